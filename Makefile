@@ -218,8 +218,8 @@ endif
 tutorials: $(VENV)/test.stamp
 	$(BIN)/python -m pytest --fresh tests/docs/test_fresh.py
 
-# The stack of docker/compose.yaml, and the packages of make dist, in real containers, by podman as root: ten minutes, and four when the images are there, in
-# .cache/containers. It needs Debian's podman runc containernetworking-plugins dnsmasq-base iptables debootstrap
+# The stack of docker/compose.yaml, and the packages of make dist, in real containers, by podman as root: ten minutes, and
+# five if the images are there, in .cache/containers. It needs Debian's podman runc containernetworking-plugins dnsmasq-base iptables debootstrap
 # golang-github-containernetworking-plugin-dnsname.
 .PHONY: compose
 compose: $(VENV)/test.stamp

@@ -56,7 +56,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shell(podman: Engine, home: Path, dist: Path) -> Iterator[Shell]:
     """Give a shell in an empty container, which sees ``home``, and in it ``dist``."""
     volumes = (f"{home}:/home/project", f"{dist}:/home/project/dist:ro", f"{ROOT}/docker/wheelhouse:/wheels:ro")
-    # No registry is reached: what the packages need are wheels.
+    # No registry is reached: the packages' dependencies are wheels.
     variables = ("PIP_NO_INDEX=1", "PIP_FIND_LINKS=/wheels", "PIP_DISABLE_PIP_VERSION_CHECK=1")
     options = [word for volume in volumes for word in ("--volume", volume)]
     options += [word for variable in variables for word in ("--env", variable)]

@@ -49,7 +49,7 @@ def prefix(native: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(prefix: Path) -> dict[str, str]:
-    """Give the environment of somebody who has installed them."""
+    """Give the environment of a user who has installed them."""
     path = os.pathsep.join([str(prefix / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     (plugins,) = (each.parent for each in prefix.rglob(f"policybridge-inliner-{MAJOR}.so"))
     left = {name: value for name, value in os.environ.items() if name not in ("CC", "CXX", "POLICYBRIDGE_SERVER")}
@@ -57,7 +57,7 @@ def environment(prefix: Path) -> dict[str, str]:
 
 
 def follow(folder: Path, environment: dict[str, str], *headings: str) -> None:
-    """Do in a folder what the page's sections say."""
+    """Run the blocks of the page's sections in a folder."""
     with opened_shell(folder, environment) as shell:
         runner = Runner(folder, shell, environment)
         for block in blocks(PAGE):

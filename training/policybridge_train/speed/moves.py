@@ -80,7 +80,6 @@ class Trying:
 
     Args:
         gains: say which choices of passes to try first.
-        spared: the names of functions that no move may touch.
         inline: whether decisions about calls are tried.
         passes: whether choices of passes are.
 

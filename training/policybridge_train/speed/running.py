@@ -114,7 +114,7 @@ class Ran:
     """A run that ended well.
 
     Attributes:
-        output: SHA-256 of what it printed to standard output, in hex.
+        output: SHA-256 of its standard output, in hex.
         seconds: of processor time, the system's included: the system tells the two apart by a coarse clock.
 
     """

@@ -31,7 +31,7 @@ _CLOSING: Final = 2
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user asks of a search.
+    """The user's options of a search.
 
     Attributes:
         budget: compiles of each module.

@@ -1,4 +1,4 @@
-"""What a search for speed has come to, for people and as JSON."""
+"""The result of a search for speed, for people and as JSON."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ class Speed(msgspec.Struct, frozen=True):
         runs = f"{time.pairs} pairs of {time.seconds:.3f} s"
         yield f"processor time × {time.factor:.4f} (95 %: {time.low:.4f} to {time.high:.4f}; {runs}): {time.verdict}"
         if not self.stored:
-            yield "the store is left as it is: what is confirmed to be slower is not kept"
+            yield "the store is left as it is: the program is confirmed to be slower"
             return
         yield f"{self.decisions:,} decisions about calls and {self.passes:,} choices of passes; apply {ending.store}:"
         yield from (f"  {line}" for line in ending.applying())

@@ -182,7 +182,7 @@ def _tell(speed: Speed, ending: Ending, *, json: bool) -> None:
 
 
 def asked_of(arguments: argparse.Namespace, kinds: Sequence[str]) -> Asked:
-    """Read what is asked of a search."""
+    """Read the options of a search."""
     until = None if arguments.minutes is None else monotonic() + 60 * arguments.minutes
     return Asked(arguments.budget, arguments.growth, "inline" in kinds, "passes" in kinds, arguments.spare, until)
 

@@ -1,4 +1,4 @@
-"""Counting what a program takes, exactly, by valgrind's tool callgrind: instructions, or estimated cycles."""
+"""Exact costs of a program by valgrind's tool callgrind: instructions, or estimated cycles."""
 
 import re
 import shutil
