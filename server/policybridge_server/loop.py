@@ -22,6 +22,9 @@ _Args = TypeVarTuple("_Args")
 _MOST_IN_VAIN: Final = 6
 """After this number of fruitless waits in a row, the loop stays awake only after one in 64 lone decisions."""
 
+_AWAKE_TURNS: Final = 4
+"""After a lone decision: an observation may arrive in pieces. What else arrives, such as a session, needs no haste."""
+
 
 class Handler(Protocol):
     """Takes the events of one watched file descriptor."""
@@ -41,7 +44,8 @@ class Loop(asyncio.SelectorEventLoop):
     """An asyncio loop that also serves watched descriptors and ends each turn with ``flush``.
 
     Args:
-        flush: evaluates and answers the submitted observations; returns the number of decisions.
+        flush: evaluates and answers the submitted observations; returns the number of decisions
+            that clients asked for.
         spin: seconds that the thread stays awake after a lone decision, because the next observation of a
             compiler mostly arrives before a sleeping thread wakes up. If several compilers ask, sleeping makes a
             larger batch.
@@ -149,7 +153,7 @@ class _TurnSelector(selectors.BaseSelector):
         self._counters = counters
         # Do not spin on a single core: it would keep the compiler from running.
         self._spin = spin if len(os.sched_getaffinity(0)) > 1 else 0.0
-        self._lone = False
+        self._awake_turns = 0
         self._waits = AwakeWaits()
         self._inner = selectors.EpollSelector()
         self.epoll = select.epoll()
@@ -185,7 +189,7 @@ class _TurnSelector(selectors.BaseSelector):
         busy = perf_counter_ns() - counters.woke
         turns.buckets[busy.bit_length()] += 1
         turns.total += busy
-        ready = self._awake(timeout) if self._lone else self.epoll.poll(timeout)
+        ready = self._awake(timeout) if self._awake_turns else self.epoll.poll(timeout)
         counters.woke = perf_counter_ns()
         for fd, events in ready:
             handler = self._handlers.get(fd)
@@ -203,7 +207,7 @@ class _TurnSelector(selectors.BaseSelector):
     def _answered(self) -> bool:
         count = self._flush()
         if count:
-            self._lone = count == 1
+            self._awake_turns = _AWAKE_TURNS if count == 1 else 0
         return count > 0
 
     def _awake(self, timeout: float | None) -> list[tuple[int, int]]:
@@ -214,7 +218,7 @@ class _TurnSelector(selectors.BaseSelector):
         if self._waits.is_next():
             events = self._spun()
             self._waits.ended(arrived=bool(events))
-        self._lone = bool(events)
+        self._awake_turns = self._awake_turns - 1 if events else 0
         return events or self.epoll.poll(timeout)
 
     def _spun(self) -> list[tuple[int, int]]:

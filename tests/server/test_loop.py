@@ -117,3 +117,18 @@ def test_the_loop_sleeps_once_no_question_came_in_the_time_that_it_stays_awake(m
     # What is due in that time waits until the loop would sleep.
     assert time.perf_counter() - began >= 0.1
     assert len(awake) > 1
+
+
+def test_the_loop_sleeps_again_after_four_events_without_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Question()
+    monkeypatch.setattr(os, "sched_yield", question.yielded)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+    async def work() -> None:
+        cast("Loop", asyncio.get_running_loop()).watch(question.reading, question)
+        await asyncio.sleep(0.05)
+
+    run_after(1, 3600, work())
+    assert question.awake == 4
+    os.close(question.reading)
+    os.close(question.writing)

@@ -44,7 +44,7 @@ class Batcher:
         self._place = place
         self._schedule = schedule
         self._counters = counters
-        self._reading = self._put = 0
+        self._reading = self._put = self._repeats = 0
         self._waiting: list[Decision] = []
         self._running: list[Decision] = []
 
@@ -54,8 +54,13 @@ class Batcher:
             self._schedule(self)
         self._waiting.append(decision)
 
+    def repeat(self, decision: Decision) -> None:
+        """Put ``decision``, which a client made itself, into the next batch: nobody waits for its advice."""
+        self._repeats += 1
+        self.submit(decision)
+
     def run(self, begun: int, read: int) -> int:
-        """Evaluate all decisions that wait; give their number. Meanwhile others may be submitted.
+        """Evaluate all decisions that wait; give the number of those that a client asks for. Others may be submitted.
 
         Args:
             begun: when the server began to read them, by `time.perf_counter_ns`.
@@ -64,6 +69,7 @@ class Batcher:
         """
         decisions, self._waiting = self._waiting, []
         place, count = self._place, len(decisions)
+        asked, self._repeats = count - self._repeats, 0
         if place.worker is None:
             taken = perf_counter_ns()
             results = self._evaluator.results(place.model, decisions)
@@ -76,7 +82,7 @@ class Batcher:
             self._running, self._reading, self._put = decisions, read - begun, read
             runs = self._evaluator.runs(count)
             place.run(place.worker, lambda model: self._evaluator.results(model, decisions), count, runs, self._done)
-        return count
+        return asked
 
     def _done(self, results: Sequence[Result], seconds: float) -> None:
         decisions, self._running = self._running, []

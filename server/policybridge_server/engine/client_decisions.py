@@ -116,7 +116,7 @@ class ClientDecisions:
             return
         check = _Check(self, advices[drawn : drawn + 1], None if chances is None else float(chances[drawn]), taken)
         row = payload[drawn * size : (drawn + 1) * size]
-        self._batcher.submit(Decision(self._view(first + drawn), row, check))
+        self._batcher.repeat(Decision(self._view(first + drawn), row, check))
 
     def _chances(self, decided: Decided, begin: int) -> npt.NDArray[np.float32] | None:
         explores = self._session.drawing is not None
