@@ -1,8 +1,9 @@
 """Time decisions of the bundled policy from C++: by its form in the client, and by the server over the Unix socket.
 
-    python -m tests.measures.decisions_here [--rounds N] [--json FILE]
+    python -m tests.measures.decisions_here [--rounds N] [--triton] [--json FILE]
 
-The ways take turns in one run. Prints the median of one client's decisions in microseconds, and the decisions a second
+The ways take turns in one run, with `--triton` also the stream of Triton's ONNX Runtime backend, which has the smaller
+network of `python -m tests.peers`. Prints the median of one client's decisions in microseconds, and the decisions a second
 of eight clients together. The server has no ledger, which would slow the reports, a gigabyte a round. Needs cmake,
 ninja and g++.
 """
@@ -11,6 +12,7 @@ import argparse
 import json
 import statistics
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from policybridge_bench.results import read_json
 from policybridge_serdes import ElementType, PolicyReference, Signature, TensorSpec
 from policybridge_serdes.interactive import header_line
 from policybridge_server.forms.making import form_of
@@ -35,6 +38,7 @@ def main() -> None:
     """Build the client, measure, print, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--triton", action="store_true", help="measure Triton too, which is downloaded and built")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="pb-") as name:
@@ -42,7 +46,7 @@ def main() -> None:
         client = _built(folder / "build")
         _write_load(folder)
         with running_server(None, folder) as server:
-            figures = _measured(client, server.socket, folder, arguments.rounds)
+            figures = _measured(client, server.socket, folder, arguments.rounds, triton=arguments.triton)
     text = json.dumps(figures, indent=2)
     print(text)
     if arguments.json is not None:
@@ -77,13 +81,18 @@ def _write_load(folder: Path) -> None:
     (folder / "rows").write_bytes(rows.tobytes())
 
 
-def _measured(client: Path, address: str, folder: Path, rounds: int) -> Mapping[str, float]:
-    medians: dict[str, list[float]] = {place: [] for place in COUNTS}
-    rates: dict[str, list[float]] = {place: [] for place in COUNTS}
+def _measured(client: Path, address: str, folder: Path, rounds: int, *, triton: bool) -> Mapping[str, float]:
+    places = [*COUNTS, "triton"] if triton else list(COUNTS)
+    medians: dict[str, list[float]] = {place: [] for place in places}
+    rates: dict[str, list[float]] = {place: [] for place in places}
     for _ in range(rounds):
         for place in COUNTS:
             medians[place].append(_run(client, address, folder, place, 1)[0])
             rates[place].append(_run(client, address, folder, place, CLIENTS)[1])
+        if triton:
+            median, rate = _triton(folder / "triton.json")
+            medians["triton"].append(median)
+            rates["triton"].append(rate)
     return {
         **{f"{place}.p50_us": round(statistics.median(each), 2) for place, each in medians.items()},
         **{f"{place}.decisions_per_second": round(statistics.median(each)) for place, each in rates.items()},
@@ -106,6 +115,18 @@ def _run(client: Path, address: str, folder: Path, place: str, clients: int) -> 
         each.stdin.flush()
     told = [each.communicate(timeout=600)[0].split() for each in started]
     return statistics.median(float(word[0]) for word in told) / 1e3, count * clients / max(float(w[1]) for w in told)
+
+
+def _triton(file: Path) -> tuple[float, float]:
+    """Give the median in microseconds of one client, and the decisions a second of all clients together."""
+    words = ["load", "--contenders", "triton/stream", "--generators", "native", "--clients", f"1,{CLIENTS}"]
+    command = [sys.executable, "-m", "tests.peers", *words, "--rounds", "1", "--json", str(file)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    one, several = read_json(file).cases
+    median, rate = one.median("p50"), several.median("throughput")
+    assert median is not None
+    assert rate is not None
+    return median, rate
 
 
 if __name__ == "__main__":

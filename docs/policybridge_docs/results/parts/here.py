@@ -29,19 +29,19 @@ def here(options: Namespace) -> Made:
         far = measured("far_server", "--only", "plugin", "--rounds", options.rounds)
         wall = measured("wall_here", "--work", options.wall, "--rounds", options.rounds)
         costs = measured("costs")
-        decisions = measured("decisions_here", "--rounds", options.rounds)
+        decisions = measured("decisions_here", "--triton", "--rounds", options.rounds)
     for module in ("8", "281", "10000"):
         for way in ("socket", "far"):
             added = far[f"{module}.plugin {way} here"] - far[f"{module}.plain"]
             figures[f"{module}.{way}"] = Figure(added, "ms")
     figures |= {way: Figure(100 * (wall[f"{way}.factor"] - 1), "%", 1) for way in ("advisor", "policy")}
     figures["processor"] = Figure(100 * (wall["policy.processor_factor"] - 1), "%", 1)
-    figures["p50"] = Figure(decisions["here.p50_us"], "µs", 1)
-    for place in ("here", "there"):
+    for place in ("here", "there", "triton"):
+        figures[f"p50.{place}"] = Figure(decisions[f"{place}.p50_us"], "µs", 1 if place == "here" else 0)
         figures[f"decisions.{place}"] = Figure(decisions[f"{place}.decisions_per_second"], "decisions/s", -3)
     figures["session"] = Figure(1e3 * costs["own"], "ms", 2)
     figures["session.bytes"] = Figure(costs["stored"], "bytes", -2)
     figures["rate"] = Figure(281 / costs["own"], "decisions/s", -3)
     figures["link.rate"] = Figure(_LINK / _REPORT, "decisions/s", -3)
-    command = "python -m tests.measures.far_server --only plugin; … wall_here --work DIR; … costs; … decisions_here"
+    command = "python -m tests.measures.far_server --only plugin; … wall_here --work DIR; … costs; … decisions_here --triton"
     return Made(command, figures, "clang-22", decided="inliner")
