@@ -3,9 +3,9 @@
     python -m tests.measures.decisions_here [--rounds N] [--triton] [--json FILE]
 
 The ways take turns in one run, with `--triton` also the stream of Triton's ONNX Runtime backend, which has the smaller
-network of `python -m tests.peers`. Prints the median of one client's decisions in microseconds, and the decisions a second
-of eight clients together. The server has no ledger, which would slow the reports, a gigabyte a round. Needs cmake,
-ninja and g++.
+network of `python -m tests.peers`. Prints the median of one client's decisions in microseconds, and the decisions a
+second of eight clients together. The server has no ledger, which would slow the reports, a gigabyte a round. Needs
+cmake, ninja and g++.
 """
 
 import argparse

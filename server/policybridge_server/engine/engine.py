@@ -225,7 +225,7 @@ class Engine:
         self._scheduled.append(batcher)
 
     def flush(self) -> int:
-        """End the turn: run the scheduled batchers, until none is left; return the number of decisions that clients ask for."""
+        """End the turn: run all scheduled batchers; return the number of decisions that clients ask for."""
         count, begun = 0, self.counters.woke
         while self._scheduled:
             scheduled, self._scheduled = self._scheduled, []

@@ -43,5 +43,12 @@ def here(options: Namespace) -> Made:
     figures["session.bytes"] = Figure(costs["stored"], "bytes", -2)
     figures["rate"] = Figure(281 / costs["own"], "decisions/s", -3)
     figures["link.rate"] = Figure(_LINK / _REPORT, "decisions/s", -3)
-    command = "python -m tests.measures.far_server --only plugin; … wall_here --work DIR; … costs; … decisions_here --triton"
+    command = "; … ".join(
+        (
+            "python -m tests.measures.far_server --only plugin",
+            "wall_here --work DIR",
+            "costs",
+            "decisions_here --triton",
+        )
+    )
     return Made(command, figures, "clang-22", decided="inliner")
