@@ -1,12 +1,12 @@
 #include "inline_advisor.h"
 
 #include "sha256.h"
+#include "spared_measuring.h"
 
 #include "policybridge/llvm_model_runner.h"
 
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/LazyCallGraph.h"
-#include "llvm/Analysis/MLInlineAdvisor.h"
 #include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -157,10 +157,10 @@ private:
   std::shared_ptr<DefaultInlineAdvisor> advisor_;
 };
 
-class PolicyInlineAdvisor final : public MLInlineAdvisor {
+class PolicyInlineAdvisor final : public SparedInlineAdvisor {
 public:
   PolicyInlineAdvisor(Module &module, Heuristic heuristic, CallSites *sites, ModuleSession &session)
-      : MLInlineAdvisor(module, session.analyses(), runner_for(module, session), std::move(heuristic)), sites_(sites),
+      : SparedInlineAdvisor(module, session.analyses(), runner_for(module, session), std::move(heuristic)), sites_(sites),
         session_(session), call_graph_(session.analyses().getResult<LazyCallGraphAnalysis>(module)) {}
 
   ~PolicyInlineAdvisor() override {
@@ -177,7 +177,7 @@ private:
       return recursion_advice(call);
     if (is_left_to_llvm(call))
       return std::make_unique<InlineAdvice>(this, call, getCallerORE(call), GetDefaultAdvice(call));
-    return MLInlineAdvisor::getAdviceImpl(call);
+    return SparedInlineAdvisor::getAdviceImpl(call);
   }
 
   std::unique_ptr<InlineAdvice> getMandatoryAdvice(CallBase &call, bool inlines) override {

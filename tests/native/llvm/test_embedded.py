@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -14,12 +15,24 @@ from policybridge_client.cli import main
 from tests.client.compilers import write_source
 from tests.conftest import RunningServer, running_server
 from tests.native.conftest import MAJORS, Target
-from tests.native.llvm.plugins import Plugin, emit_demo, need
+from tests.native.llvm.plugins import Plugin, emit, emit_demo, need
 from tests.onnx_models import make_model, write_onnx
 
 OWN_PART = ("policybridge_plugin", "policybridge_internal")
 """Libraries of a plugin that do not depend on the policy, beside `policybridge-embedded-MAJOR`."""
 DEMO = ("libunwind/src/libunwind.cpp", "libtsan/tsan_rtl.cpp")
+REFUSED = """
+void *use(void *), *own(long n) __attribute__((noinline));
+__attribute__((noduplicate)) void once(void);
+static void *dynamic(long n) { return use(__builtin_alloca(n)); }
+static void *large(void) { char room[4000]; return use(room); }
+static long single(long n) { once(); return n + 1; }
+static long small(long n) { char room[9]; return n ? 3 * n : (long)use(room); }
+void *recursive(long n) { return n ? recursive(n - 1) : use(large()); }
+void *first(long n) { return use(dynamic(n)) + single(n) + small(n); }
+void *second(long n) { return use(dynamic(n + 1)) + single(n) + small(n + 2) + (long)large(); }
+"""
+"""Calls that LLVM can inline, and calls that it refuses only after a walk of the callee."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +92,33 @@ def test_a_policy_in_a_plugin_gives_the_bitcode_of_the_servers(
     assert told["policy"]["name"] == "inliner"
     assert told["decisions"] > 5
     assert told["fallback"] is None
+
+
+@pytest.mark.parametrize("features", [("callee_users",), ("callee_users", "threshold")])
+def test_a_policy_that_spares_llvm_the_measuring_gives_the_bitcode_of_the_servers(
+    native: Target, tmp_path: Path, features: tuple[str, ...]
+) -> None:
+    """The policy takes none of LLVM's costs, or one of them but no estimate; it inlines wherever LLVM can."""
+    (tmp_path / "server").mkdir()
+    int64: tuple[int, list[int | str]] = (TensorProto.INT64, ["n", 1])
+    nodes = [helper.make_node("Max", list(features), ["most"]), helper.make_node("Sub", ["most", "most"], ["none"])]
+    nodes.append(helper.make_node("Add", ["none", "one"], ["inlining_decision"]))
+    weights = {"one": np.array([1], np.int64)}
+    model = make_model(nodes, dict.fromkeys(features, int64), {"inlining_decision": int64}, weights)
+    write_onnx(tmp_path / "policies", "eager", model)
+    module = emit(MAJORS[-1], _written(tmp_path / "refused.c", REFUSED), tmp_path / "refused.bc", "-Oz")
+    plugin = embed(native, MAJORS[-1], tmp_path / "eager.so", "eager", "--repository", str(tmp_path / "policies"))
+    made = optimised(MAJORS[-1], plugin, module, tmp_path / "stats.json")
+    with running_server(tmp_path / "policies", tmp_path / "server") as server:
+        asking = Plugin.of(native, "inliner", MAJORS[-1], server)
+        assert made == asking.opt(module, "eager").bitcode
+    assert made != asking.plain(module)
+    assert json.loads((tmp_path / "stats.json").read_text())["decisions"] > 2
+
+
+def _written(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
 
 
 def test_a_second_policy_builds_nothing_of_the_plugins_own_part_again_and_nothing_outside_of_its_folder(
