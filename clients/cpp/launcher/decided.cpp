@@ -7,6 +7,7 @@
 #include "llvm_version.h"
 #include "plugins.h"
 #include "process.h"
+#include "sha256.h"
 #include "sources.h"
 
 #include <cstdlib>
@@ -130,6 +131,10 @@ Status Decided::become_with(const std::string &plugin) {
     options.push_back("-policybridge-growth-limit=" + general(config_.growth_limit));
     if (!config_.falls_back)
       options.emplace_back("-policybridge-fallback=error");
+    // A cache that hashes the preprocessed text takes equal sources for one; their decisions may differ. By a digest,
+    // because buildcache leaves out all words that end as a source does.
+    if (const std::string source = source_of(compiler.arguments); !source.empty())
+      options.push_back("-policybridge-label=source=" + sha256(absolute(source)).substr(0, 16));
     for (const char *name : extra_files_variables)
       append_to_variable(name, plugin + ":" + store);
     // A build compiles again what depends on a changed store. sccache would not cache the command.

@@ -232,6 +232,17 @@ def test_behind_a_cache_each_store_has_its_own_objects(project: Project, cache: 
     assert made["none"] == made["empty"] == project.plain != made["middle"]
 
 
+def test_behind_a_cache_equal_sources_of_two_folders_have_their_own_decisions(project: Project, cache: str) -> None:
+    other = replace(project, source=project.root / "other")
+    shutil.copytree(project.source, other.source)
+    turned = tuple(Decision(key, inline) for key, inline in flipped(project.log, "middle").items())
+    headings = [Heading(int(MAJOR), "Oz", "site", None, f"{name}/module.c") for name in ("other", "src")]
+    write_store(Store([Section(headings[0]), Section(headings[1], turned)]), project.root / NAME)
+    for folder, is_plain in ((project, False), (other, True), (project, False)):
+        assert folder.compile(before=cache) == ""
+        assert folder.is_plain is is_plain
+
+
 def test_a_command_whose_settings_are_variables_is_not_cached(project: Project, cache: str) -> None:
     (project.source / "words").write_text("-Oz")
     words = ("-w", "@words", "-c", "module.c", "-o", "made.o")
