@@ -17,6 +17,7 @@ from tests.serving import serving
 LONG = "x" * 120 + ".sock"
 CLANG = ("--", "clang-22", "-Oz", "-c", "m.c")
 SOURCE = "int g(int);\nstatic int f(int v) { return g(v) + 1; }\nint main(void) { return f(1) + f(2); }\n"
+BY_SITE = "policybridge-decisions 1\nmodule llvm=22 level=Oz by=site digest=- path=m.c\n0000000000000000 inline f g\n"
 ASK = ("run", "--policy", "inliner", "--server")
 
 # The words of the command; the exit status; what the message must name: the fault, and the cure.
@@ -36,6 +37,12 @@ MISTAKES: Sequence[tuple[str, int, str, str]] = [
     ("run --policy p --server grpcs:h:1 --token-file no -- clang-22 -c m.c", 2, "the token cannot be read", "from no"),
     ("run --decisions no.db -- clang-22 -Oz -c m.c", 0, "no store of decisions at no.db", "policybridge autotune"),
     ("run --decisions junk -- clang-22 -Oz -c m.c", 0, "junk, line 1", "begins with 'policybridge-decisions 1'"),
+    (
+        "run --decisions sites.db -- clang-22 -Oz -c m.c",
+        0,
+        "by site, which policybridge-run and a plugin apply",
+        "policybridge doctor",
+    ),
     ("run --decisions no.db --server socket:s -- clang-22 -c m.c", 2, "no server is asked", "give either"),
     ("policies list --server gone.sock", 1, "errors resolving gone.sock", "policybridge serve --grpc"),
     ("policies list --server 127.0.0.1:1", 1, "127.0.0.1:1", "policybridge serve"),
@@ -66,6 +73,7 @@ MISTAKES: Sequence[tuple[str, int, str, str]] = [
     ("autotune --store junk --corpus empty", 2, "junk, line 1", "begins with 'policybridge-decisions 1'"),
     ("autotune -- false", 2, "ended with status 1, so nothing was tuned", "mend it first"),
     ("autotune -- true", 2, "compiled nothing", "clean it and build again"),
+    ("autotune -- clang-22 -c m.c", 2, "does not optimise (-O0), so there is nothing to decide", "build at -Oz or -O2"),
     ("autotune -- nosuch-build", 2, "no program 'nosuch-build'", "behind --"),
     ("autotune --compiler clang-99 --corpus empty", 2, "no compiler 'clang-99'", "name a clang"),
     ("autotune --decide inlin --corpus empty", 2, "'inlin' is no kind of decisions", "inline or passes"),
@@ -86,6 +94,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLICYBRIDGE_LAUNCHER", "")
     Path("m.c").write_text(SOURCE)
     Path("junk").write_text("junk\n")
+    Path("sites.db").write_text(BY_SITE)
     Path("empty").mkdir()
     Path("typo.toml").write_text('soket = ["s"]\n')
     Path("broken.toml").write_text("socket = \n")

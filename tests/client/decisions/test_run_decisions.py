@@ -130,7 +130,7 @@ def test_decisions_by_site_without_a_plugin_are_not_applied_and_one_line_says_so
     assert ended.returncode == 0
     assert ended.stderr == (
         "policybridge run: all decisions are the compiler's own: tuned.db has those of module.c by site, which "
-        "policybridge-run and a plugin apply\n"
+        "policybridge-run and a plugin apply; policybridge doctor tells what this machine has\n"
     )
     assert Path("made.o").read_bytes() == expected
 

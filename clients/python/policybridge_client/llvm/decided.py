@@ -24,6 +24,7 @@ from policybridge_client.llvm.statistics import FAILED, Applied, CompilationStat
 from policybridge_client.llvm.tasks import INLINE, defaults_of
 from policybridge_client.llvm.versions import llvm_version
 from policybridge_core.errors import InvalidError, PolicyBridgeError
+from policybridge_core.lacking import lacking
 from policybridge_serdes import SessionOptions, Signature, Values
 
 _NAME: Final = "decisions"
@@ -130,7 +131,7 @@ class _Run:
             return why and f"{self.config.store.name} {why}"
         if not section.heading.names(self._path):
             return ""
-        return (
+        return lacking(
             f"{self.config.store.name} has those of {section.heading.path} by site, which policybridge-run and a "
             "plugin apply"
         )
