@@ -15,9 +15,13 @@ TOOLS: Final = "localhost/policybridge:tools"
 PROMETHEUS: Final = "localhost/policybridge-prometheus"
 EMPTY: Final = "localhost/policybridge-empty"
 """Compilers and CMake on the base, and nothing of ours."""
+NEWER: Final = "trixie"
+"""The release of Debian after the one that packages are made on."""
 
 _WHEELS: Final = ROOT / "docker" / "wheelhouse"
 _EXTRAS: Final = "onnx,http,otel,bench,tensorboard,train"
+_PYTHON_OF_NEWER: Final = "3.13"
+_PLATFORMS: Final = tuple(f"manylinux{name}_x86_64" for name in ("2014", "_2_17", "_2_24", "_2_26", "_2_27", "_2_28"))
 _PROMETHEUS: Final = """
 FROM {base}
 COPY prometheus promtool /usr/bin/
@@ -37,8 +41,8 @@ RUN apt-get update --quiet && DEBIAN_FRONTEND=noninteractive apt-get install --q
 def make_images(podman: Engine) -> None:
     """Make all images; what has not changed since the last time is taken from podman's storage."""
     if not podman.has(BASE):
-        _make_base(podman)
-    _fill_wheelhouse()
+        _make_base(podman, _release(), BASE)
+    fill_wheelhouse()
     for target, tag in (("slim", SERVER), ("tools", TOOLS)):
         file = ("--file", ROOT / "docker" / "Dockerfile", "--build-arg", f"BASE={BASE}")
         podman.build(tag, ROOT, *file, "--target", target)
@@ -46,19 +50,29 @@ def make_images(podman: Engine) -> None:
         _make_prometheus(podman)
 
 
-def make_empty(podman: Engine) -> None:
-    """Make the image `EMPTY`, and the folder of wheels that others need."""
-    if not podman.has(BASE):
-        _make_base(podman)
-    _fill_wheelhouse()
-    context = podman.folder / "empty"
+def make_empty(podman: Engine, release: str = "") -> str:
+    """Make the image `EMPTY` of this machine's release of Debian or of another, and its folder of wheels.
+
+    Args:
+        podman: keeps it.
+        release: its code name.
+
+    Returns:
+        The image's name.
+
+    """
+    base, empty = (f"{name}-{release}" if release else name for name in (BASE, EMPTY))
+    if not podman.has(base):
+        _make_base(podman, release or _release(), base)
+    context = podman.folder / empty.rpartition("/")[2]
     context.mkdir(exist_ok=True)
-    (context / "Dockerfile").write_text(_EMPTY.format(base=BASE))
-    podman.build(EMPTY, context)
+    (context / "Dockerfile").write_text(_EMPTY.format(base=base))
+    podman.build(empty, context)
+    return empty
 
 
-def _make_base(podman: Engine) -> None:
-    """Import this machine's release of Debian, from the mirror that its own apt uses."""
+def _make_base(podman: Engine, wanted: str, image: str) -> None:
+    """Import a release of Debian, from the mirror that this machine's own apt uses."""
     release = _release()
     # A mirror may be several: updates and security too, without which newer packages would be missing.
     told = run("apt-get", "indextargets", "--format", "$(CREATED_BY) $(REPO_URI) $(RELEASE) $(COMPONENT)").stdout
@@ -68,10 +82,10 @@ def _make_base(podman: Engine) -> None:
     root = podman.folder / "root"
     shutil.rmtree(root, ignore_errors=True)
     packages = "--include=python3,python3-venv,ca-certificates"
-    run("debootstrap", "--variant=minbase", packages, release, root, mirror, timeout=1800)
-    sources = (f"deb {' '.join(words)}\n" for words in mirrors)
+    run("debootstrap", "--variant=minbase", packages, wanted, root, mirror, timeout=1800)
+    sources = (f"deb {address} {name.replace(release, wanted)} {part}\n" for address, name, part in mirrors)
     (root / "etc/apt/sources.list").write_text("".join(sources))
-    run("sh", "-c", 'tar -C "$1" -c . | podman import --quiet - "$2"', "import", root, BASE, env=podman.environment)
+    run("sh", "-c", 'tar -C "$1" -c . | podman import --quiet - "$2"', "import", root, image, env=podman.environment)
     shutil.rmtree(root)
 
 
@@ -80,17 +94,36 @@ def _release() -> str:
     return next(line.partition("=")[2].strip('"') for line in lines if line.startswith("VERSION_CODENAME="))
 
 
-def _fill_wheelhouse() -> None:
-    """Download the wheels where pyproject.toml or constraints.txt has changed since the last time."""
-    asked = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
-    wanted, stamp = hashlib.sha256(asked + _EXTRAS.encode()).hexdigest(), _WHEELS / "stamp"
-    if stamp.exists() and stamp.read_text() == wanted:
-        return
-    into = ("--wheel-dir", _WHEELS, "--constraint", ROOT / "constraints.txt")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", *into, f"{ROOT}[{_EXTRAS}]", "hatchling", timeout=1800)
-    for own in _WHEELS.glob("policybridge-*.whl"):
-        own.unlink()
-    stamp.write_text(wanted)
+def fill_wheelhouse() -> Path:
+    """Download the wheels that the images install; give their folder."""
+    return _filled(_WHEELS, "wheel", f"{ROOT}[{_EXTRAS}]", "hatchling", option="--wheel-dir")
+
+
+def learning_wheels() -> Path:
+    """Download what a trainer of one's own compiler installs; give the folder."""
+    asked = (f"{ROOT}[gym,mlbridge]", "stable-baselines3")
+    return _filled(ROOT / ".cache" / "wheels" / "learning", "wheel", *asked, option="--wheel-dir")
+
+
+def newer_wheels() -> Path:
+    """Download the trainer's and tuner's wheels for the Python of `NEWER`; give their folder."""
+    platforms = [word for name in _PLATFORMS for word in ("--platform", name)]
+    python = ("--python-version", _PYTHON_OF_NEWER, "--implementation", "cp", "--only-binary=:all:", *platforms)
+    return _filled(ROOT / ".cache" / "wheels" / NEWER, "download", *python, f"{ROOT}[train]", option="--dest")
+
+
+def _filled(folder: Path, command: str, *asked: str, option: str) -> Path:
+    """Call pip where pyproject.toml, constraints.txt or the request has changed since the last time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    wanted, stamp = hashlib.sha256(files + " ".join(asked).encode()).hexdigest(), folder / "stamp"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        constraint = ("--constraint", ROOT / "constraints.txt")
+        run(sys.executable, "-m", "pip", command, "--quiet", *constraint, *asked, option, folder, timeout=1800)
+        for own in folder.glob("policybridge-*.whl"):
+            own.unlink()
+        stamp.write_text(wanted)
+    return folder
 
 
 def _make_prometheus(podman: Engine) -> None:
