@@ -1,5 +1,6 @@
 """``policybridge corpus debian``: source packages of a real archive, which apt reads from a folder."""
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from policybridge_train.compiling.compiler import newest_compiler
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.debian.attempts import attempts
-from policybridge_train.corpus.debian.command import default_list
+from policybridge_train.corpus.debian.command import default_list, reported
 from policybridge_train.corpus.debian.package import Wanted, Workshop, read_wanted
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.writing import CorpusWriter
@@ -71,6 +72,24 @@ def test_packages_are_fetched_built_and_added_with_their_programs(archive: Path,
         *(("withcmake", "hello", 2), ("withcmake", "libhelper.a", 1)),
     }
     assert not list((tmp_path / "work").iterdir())
+
+
+def test_the_report_of_packages_is_a_table_or_json_with_the_corpus(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workshop = _workshop(archive, tmp_path)
+    rows = [workshop.process(Wanted(name)) for name in ("withmake", "nothing")]
+    status = reported(iter(rows), workshop.writer, json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (status, told["modules"], told["projects"]["withmake"]["modules"]) == (0, 3, {"c": 3})
+    assert [(row["package"], row["built"], row["modules"]) for row in told["packages"]] == [
+        ("nothing", "", 0),
+        ("withmake", "make", 3),
+    ]
+    assert "nothing that we can build" in told["packages"][0]["remark"]
+
+    assert reported(iter(rows[1:]), workshop.writer, json=False) == 1
+    assert "nothing" in capsys.readouterr().out
 
 
 def test_the_same_package_gives_the_same_modules_wherever_it_is_built(archive: Path, tmp_path: Path) -> None:

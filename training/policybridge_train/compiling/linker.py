@@ -78,10 +78,20 @@ class Linker:
             NotFoundError: there is none.
 
         """
-        for name in ("ld.bfd", "ld.lld"):
-            path = shutil.which(name)
-            if path:
-                return cls((path,))
+        path = shutil.which("ld.bfd")
+        return cls((path,)) if path else cls.lld()
+
+    @classmethod
+    def lld(cls) -> "Linker":
+        """Find ld.lld, which links for every machine, else the one in the wheel ``ziglang``.
+
+        Raises:
+            NotFoundError: there is none.
+
+        """
+        path = shutil.which("ld.lld")
+        if path:
+            return cls((path,))
         if find_spec("ziglang"):
             return cls((sys.executable, "-m", "ziglang", "ld.lld"))
         raise NotFoundError("there is no linker: install GNU binutils, ld.lld, or ziglang from PyPI")
@@ -103,6 +113,7 @@ class Linker:
 
         An executable is linked from its ``main`` (else ``_start``). All that a shared library exports, and all global
         symbols of an archive, are kept with what they need; so is an executable's code where it has no ``main``.
+        Objects of another machine than this one are linked by ld.lld: GNU ld knows the machines that it was built for.
 
         Args:
             program: the program.
@@ -116,9 +127,11 @@ class Linker:
         if not files:
             return Unlinked(program, "none of its modules has an object")
         try:
-            roots, note = _roots(program, [ObjectFile.read(file) for file in files])
-            made, said = self._made([*roots, *map(str, files)], limits, running)
-        except (InvalidError, OSError) as error:
+            read = [ObjectFile.read(file) for file in files]
+            roots, note = _roots(program, read)
+            linker = self if read[0].machine == _here() else Linker.lld()
+            made, said = linker._made([*roots, *map(str, files)], limits, running)
+        except (InvalidError, NotFoundError, OSError) as error:
             return Unlinked(program, str(error))
         missing = tuple(name for name in names if name not in objects)
         notes = "; ".join(filter(None, [note, said]))
@@ -135,6 +148,12 @@ class Linker:
             if not output.exists() or not output.stat().st_size:
                 raise InvalidError(f"{self.version}: {done.message or 'it wrote no program'}")
             return ObjectFile.read(output), done.message.replace(f"{folder}/", "")
+
+
+def _here() -> int:
+    """Give the number of this machine, from the header of the program that runs."""
+    with Path(sys.executable).open("rb") as file:
+        return int.from_bytes(file.read(20)[18:], "little")
 
 
 def _roots(program: Program, objects: Sequence[ObjectFile]) -> tuple[list[str], str]:

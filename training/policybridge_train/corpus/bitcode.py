@@ -16,7 +16,7 @@ from typing import Final
 from policybridge_core.errors import InvalidError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.limits import Limits
-from policybridge_train.corpus.invocation import Invocation, Source, without_level
+from policybridge_train.corpus.invocation import Invocation, Source, without_level, without_target
 from policybridge_train.processes.process import Ended, compile_by
 
 _REFUSED: Final = (
@@ -64,6 +64,8 @@ class FrontEnd:
         level: replaces the build's own level of optimisation, if given: ``Oz``, ``O2``.
         lines: whether bitcode keeps tables of lines.
         limits: of one compilation.
+        target: replaces the build's own target, if given: ``aarch64-linux-gnu``. One that begins with ``thumb`` gets
+            the flag ``-mthumb``, without which clang's driver compiles for ARM's long instructions.
 
     """
 
@@ -71,6 +73,7 @@ class FrontEnd:
     level: str | None = "Oz"
     lines: bool = False
     limits: Limits = field(default_factory=Limits)
+    target: str | None = None
 
     def arguments(self, unit: Unit) -> list[str]:
         """Give the arguments of ``clang -cc1`` that compile the unit to an object, with its input and output.
@@ -108,6 +111,10 @@ class FrontEnd:
 
     def _flags(self, unit: Unit) -> Iterator[str]:
         flags = unit.invocation.flags
+        if self.target is not None:
+            flags = (*without_target(flags), f"--target={self.target}")
+        if (self.target or "").startswith("thumb"):
+            flags = (*flags, "-mthumb")
         yield from flags if self.level is None else (*without_level(flags), f"-{self.level}")
         yield "-gline-tables-only" if self.lines else "-g0"
 
@@ -131,6 +138,22 @@ class FrontEnd:
     @staticmethod
     def _environment(unit: Unit) -> dict[str, str]:
         return {**os.environ, **unit.invocation.command.variables, "LC_ALL": "C"}
+
+
+def check_target(compiler: Compiler, target: str) -> None:
+    """Check that the clang compiles for a target.
+
+    Raises:
+        InvalidError: it does not.
+
+    """
+    command = [*compiler.start, f"--target={target}", "-S", "-o", "-", "-x", "c", os.devnull]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_DRIVER.seconds)
+    if ended.returncode:
+        said = _first_error(os.fsdecode(ended.stderr))
+        raise InvalidError(
+            f"{compiler.name} does not compile for {target!r}, only for triples as aarch64-linux-gnu: {said}"
+        )
 
 
 def to_bitcode(arguments: Sequence[str], output: Path) -> list[str]:

@@ -51,9 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown = _command(commands, "show", _show, "modules, projects, languages, programs and failures of a corpus")
     shown.add_argument("folder", type=Path, metavar="DIR")
-    for each in (recorded, added, shown):
+    packaged = _command(commands, "debian", debian.run, "make a corpus from Debian's source packages")
+    debian.add_arguments(packaged)
+    for each in (recorded, added, shown, packaged):
         each.add_argument("--json", action="store_true", help="write the result as JSON to standard output")
-    debian.add_arguments(_command(commands, "debian", debian.run, "make a corpus from Debian's source packages"))
 
 
 def run(arguments: argparse.Namespace) -> int:

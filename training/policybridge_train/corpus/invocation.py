@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, Literal
 
@@ -76,6 +76,8 @@ _LINKED: Final = re.compile(
     r"|-nostartfiles|-fuse-ld=.*|-B.+"
 )
 _OPTIMISED: Final = re.compile(r"-O.*")
+_TARGET_WITH_VALUE: Final = frozenset(("-target", "-arch", "--sysroot", "-isysroot"))
+_TARGETED: Final = re.compile(r"--target=.*|--sysroot=.*|-m.+")
 
 
 @dataclass(frozen=True)
@@ -193,3 +195,17 @@ class _Reader:
 def without_level(flags: tuple[str, ...]) -> tuple[str, ...]:
     """Leave out the flags that choose how much is optimised."""
     return tuple(flag for flag in flags if not _OPTIMISED.fullmatch(flag))
+
+
+def without_target(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out the flags that choose a machine: they are of the build's target, and wrong for another."""
+    words = iter(flags)
+    kept: list[str] = []
+    for word in words:
+        if word in _TARGET_WITH_VALUE:
+            next(words, None)
+        elif word in _KEPT_WITH_VALUE:
+            kept += (word, *islice(words, 1))
+        elif not _TARGETED.fullmatch(word):
+            kept.append(word)
+    return tuple(kept)

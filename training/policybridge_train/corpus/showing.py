@@ -45,8 +45,11 @@ def tell(writer: CorpusWriter, corpus: Corpus, folder: Path, *, json: bool = Fal
         print(f"  not added again: {more} others")
 
 
-def as_json(corpus: Corpus, duplicates: Mapping[str, str]) -> str:
-    """Give the counts by project, with all failures and duplicates; bytes of names that are no UTF-8 are escaped."""
+def as_json(corpus: Corpus, duplicates: Mapping[str, str], **more: object) -> str:
+    """Give the counts by project, with all failures, duplicates and ``more`` as JSON.
+
+    Bytes of names that are no UTF-8 are escaped.
+    """
     projects = {
         project: {
             "modules": dict(Counter(module.language for module in corpus.modules if module.project == project)),
@@ -61,6 +64,7 @@ def as_json(corpus: Corpus, duplicates: Mapping[str, str]) -> str:
         "projects": projects,
         "failures": dict(corpus.failures),
         "duplicates": dict(duplicates),
+        **more,
     }
     # json and not msgspec, which takes no names with bytes that are no UTF-8.
     return dumps(told, indent=2)

@@ -1,9 +1,10 @@
-"""ELF files of 64 bits, little-endian, as compilers and linkers write them: sections, and the sizes of functions.
+"""ELF files of 64 or 32 bits, little-endian, as compilers and linkers write them: sections, and the sizes of functions.
 
 Only what scores and credit need, by numpy, because a search reads thousands of objects (System V ABI, chapter 4).
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,32 +14,75 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 
-_MAGIC: Final = b"\x7fELF\x02\x01"
-_HEADER: Final = 64
+_MAGIC: Final = b"\x7fELF"
+_LITTLE_ENDIAN: Final = 1
+_IDENTITY: Final = 16
 _EXTENDED: Final = 0xFFFF
-_SECTION: Final = np.dtype(
-    [
-        ("name", "<u4"),
-        ("type", "<u4"),
-        ("flags", "<u8"),
-        ("address", "<u8"),
-        ("offset", "<u8"),
-        ("size", "<u8"),
-        ("link", "<u4"),
-        ("info", "<u4"),
-        ("align", "<u8"),
-        ("entry", "<u8"),
-    ]
-)
-_SYMBOL: Final = np.dtype(
-    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
-)
+
+
+@dataclass(frozen=True)
+class _Class:
+    """Where a class of ELF files, of 32 or of 64 bits, has its tables, and the types of their entries.
+
+    Attributes:
+        header: bytes of the file's header.
+        word: the bytes of an offset.
+        place: of the offset of the section headers; ``count`` is that of their number, and two bytes on is that of the
+            section of names.
+        shift: bits of a relocation's info below the number of its symbol.
+
+    """
+
+    header: int
+    word: int
+    place: int
+    count: int
+    section: "np.dtype[Any]"
+    symbol: "np.dtype[Any]"
+    relocation: "np.dtype[Any]"
+    shift: int
+
+
+def _section_of(word: str) -> "np.dtype[Any]":
+    middle = [(name, word) for name in ("flags", "address", "offset", "size")]
+    return np.dtype(
+        [("name", "<u4"), ("type", "<u4"), *middle, ("link", "<u4"), ("info", "<u4"), ("align", word), ("entry", word)]
+    )
+
+
+_CLASSES: Final = {
+    1: _Class(
+        52,
+        4,
+        32,
+        48,
+        _section_of("<u4"),
+        np.dtype(
+            [("name", "<u4"), ("value", "<u4"), ("size", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2")]
+        ),
+        np.dtype([("offset", "<u4"), ("symbol", "<u4"), ("addend", "<i4")]),
+        8,
+    ),
+    2: _Class(
+        64,
+        8,
+        40,
+        60,
+        _section_of("<u8"),
+        np.dtype(
+            [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+        ),
+        np.dtype([("offset", "<u8"), ("symbol", "<u8"), ("addend", "<i8")]),
+        32,
+    ),
+}
+"""By the byte of the header that tells them."""
+
 _SYMBOL_TABLE, _NO_BITS, _DYNAMIC_SYMBOLS = 2, 8, 11
 _WRITE, _ALLOCATED, _EXECUTABLE = 1, 2, 4
 _FUNCTION: Final = 2
-_RELOCATION: Final = np.dtype([("offset", "<u8"), ("symbol", "<u8"), ("addend", "<i8")])
 _WITH_ADDEND: Final = 4
-"""The type of a section of relocations that have addends, as all of these machines write them."""
+"""The type of a section of relocations that have addends, as the machines of 64 bits write them."""
 
 _LOCAL, _GLOBAL, _WEAK = 0, 1, 2
 _SHOWN: Final = (0, 3)
@@ -68,6 +112,7 @@ class ObjectFile:
         path: its path, for errors.
 
     Attributes:
+        machine: the number of its machine: 62 is x86-64, 183 AArch64, 243 RISC-V, 40 ARM.
         sections: the section headers: a record array of ``name``, ``type``, ``flags``, ``offset``, ``size``, ….
         section_names: their names, in the same order.
         text: bytes that are loaded and not written: code, constants, unwind tables. It is the ``text`` of llvm-size.
@@ -76,17 +121,19 @@ class ObjectFile:
             of one name (COMDATs) are summed.
 
     Raises:
-        InvalidError: it is none of ELF, 64 bits, little-endian, or is cut off.
+        InvalidError: it is no ELF file, not little-endian, or cut off.
 
     """
 
     def __init__(self, data: bytes, path: str = "") -> None:
-        if data[:6] != _MAGIC:
-            raise InvalidError(f"{path} is no ELF file of 64 bits, little-endian")
-        if len(data) < _HEADER:
+        if data[:4] != _MAGIC or len(data) < _IDENTITY or data[4] not in _CLASSES or data[5] != _LITTLE_ENDIAN:
+            raise InvalidError(f"{path} is no ELF file of 64 or 32 bits, little-endian")
+        self._class = _CLASSES[data[4]]
+        if len(data) < self._class.header:
             raise InvalidError(f"{path} is cut off: it ends within its header")
         self.data = data
         self.path = path
+        self.machine = int.from_bytes(data[18:20], "little")
         self.sections = self._read_sections()
         self.section_names = self._read_section_names()
         sizes, flags = self.sections["size"], self.sections["flags"]
@@ -104,23 +151,25 @@ class ObjectFile:
         """Read an object file.
 
         Raises:
-            InvalidError: it is none of ELF, 64 bits, little-endian, or is cut off.
+            InvalidError: it is no ELF file, not little-endian, or cut off.
 
         """
         return cls(path.read_bytes(), str(path))
 
     def _read_sections(self) -> Table:
-        offset = int.from_bytes(self.data[40:48], "little")
-        count = int.from_bytes(self.data[60:62], "little")
+        known = self._class
+        offset = int.from_bytes(self.data[known.place : known.place + known.word], "little")
+        count = int.from_bytes(self.data[known.count : known.count + 2], "little")
         if not count and offset:
             # Beyond 65,279 sections, the number stands in the first one's size.
-            count = int(self._table(_SECTION, offset, 1)[0]["size"])
-        return self._table(_SECTION, offset, count)
+            count = int(self._table(known.section, offset, 1)[0]["size"])
+        return self._table(known.section, offset, count)
 
     def _read_section_names(self) -> list[str]:
         if not len(self.sections):
             return []
-        index = int.from_bytes(self.data[62:64], "little")
+        place = self._class.count + 2
+        index = int.from_bytes(self.data[place : place + 2], "little")
         # A number that does not fit stands in the first section's link.
         names = self._names(int(self.sections[0]["link"]) if index == _EXTENDED else index)
         return [_text(names, start) for start in self.sections["name"].tolist()]
@@ -164,7 +213,7 @@ class ObjectFile:
     ) -> Iterator[tuple[str, Any]]:
         """Give the wanted symbols that are defined, or that are not, with their names."""
         for table in self.sections[self.sections["type"] == kind]:
-            symbols = self._table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
+            symbols = self._entries(table, self._class.symbol)
             names = self._names(int(table["link"]))
             for symbol in symbols[((symbols["section"] != 0) == defined) & wanted(symbols)]:
                 yield _text(names, int(symbol["name"])), symbol
@@ -183,10 +232,10 @@ class ObjectFile:
         """Give the offsets of a section's relocations, ascending, and the location that each names."""
         of_it = (self.sections["type"] == _WITH_ADDEND) & (self.sections["info"] == section)
         for table in self.sections[of_it]:
-            rows = self._table(_RELOCATION, int(table["offset"]), int(table["size"]) // _RELOCATION.itemsize)
+            rows = self._entries(table, self._class.relocation)
             rows = rows[np.argsort(rows["offset"], kind="stable")]
             symbols = self._symbol_table(int(table["link"]))
-            numbers = np.minimum(rows["symbol"] >> np.uint64(32), len(symbols) - 1)
+            numbers = np.minimum(rows["symbol"].astype(np.uint64) >> np.uint64(self._class.shift), len(symbols) - 1)
             named = symbols[numbers.astype(np.int64)]
             offsets = named["value"].astype(np.int64) + rows["addend"]
             return rows["offset"], [*map(Location, named["section"].tolist(), offsets.tolist())]
@@ -195,8 +244,10 @@ class ObjectFile:
     def _symbol_table(self, section: int) -> Table:
         if section >= len(self.sections):
             raise InvalidError(f"{self.path} names section {section}, and has {len(self.sections)}")
-        table = self.sections[section]
-        return self._table(_SYMBOL, int(table["offset"]), int(table["size"]) // _SYMBOL.itemsize)
+        return self._entries(self.sections[section], self._class.symbol)
+
+    def _entries(self, section: Any, kind: "np.dtype[Any]") -> Table:
+        return self._table(kind, int(section["offset"]), int(section["size"]) // kind.itemsize)
 
     def content(self, wanted: str) -> bytes:
         """Give the bytes of the first section of a name; none where there is no such section.

@@ -6,6 +6,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +21,7 @@ from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.debian.jobs import Built, PackageJob, ToolsRecipe
 from policybridge_train.corpus.debian.package import Row, Wanted, Workshop, read_wanted
 from policybridge_train.corpus.options import add_front_end, add_output, front_end_of
+from policybridge_train.corpus.showing import as_json
 from policybridge_train.corpus.wrappers import cache
 from policybridge_train.corpus.writing import CorpusWriter, remove
 from policybridge_train.farms.contract import Farm
@@ -66,14 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
         with farm_of(arguments) as farm:
             tools, seconds = ToolsRecipe.of(front_end), arguments.build_seconds
             rows = by_farm(farm, wanted, tools, seconds=seconds, writer=writer, logs=logs)
-            return _reported(rows, writer)
+            return reported(rows, writer, json=arguments.json)
     apt = Apt.prepare(cache() / "apt")
     if arguments.build_dependencies:
         _install(wanted, apt)
     with _work(arguments.work) as folder:
         workshop = Workshop(apt, folder, front_end, writer, logs, arguments.build_seconds, arguments.keep)
         jobs = arguments.jobs or os.cpu_count() or 1
-        return _reported(_process(workshop.process, wanted, jobs, workshop.stop, lambda row: row), writer)
+        rows = _process(workshop.process, wanted, jobs, workshop.stop, lambda row: row)
+        return reported(rows, writer, json=arguments.json)
 
 
 def by_farm(  # noqa: PLR0913 - each is a choice of the caller's
@@ -106,16 +109,20 @@ def by_farm(  # noqa: PLR0913 - each is a choice of the caller's
                 done[one.name].add(writer, logs)
 
 
-def _reported(found: Iterator[Row], writer: CorpusWriter) -> int:
-    """Write the corpus after each package; report each package."""
+def reported(found: Iterator[Row], writer: CorpusWriter, *, json: bool) -> int:
+    """Write the corpus after each package; report each package, as a table or within the corpus' JSON."""
     rows: list[Row] = []
     try:
         for row in found:
             rows.append(row)
             writer.write()
     finally:
-        writer.write()
-        _report(rows)
+        corpus = writer.write()
+        rows.sort(key=lambda row: row.package)
+        if json:
+            print(as_json(corpus, writer.duplicates, packages=[*map(asdict, rows)]))
+        else:
+            _report(rows)
     return 0 if any(row.modules for row in rows) else 1
 
 
@@ -177,7 +184,7 @@ def _install(wanted: Sequence[Wanted], apt: Apt) -> None:
 
 def _report(rows: Sequence[Row]) -> None:
     table = Table("package", "built by", "modules", "failed", "seconds", "remark")
-    for row in sorted(rows, key=lambda row: row.package):
+    for row in rows:
         table.add_row(
             row.package, row.built or "-", str(row.modules), str(row.failed), f"{row.seconds:.0f}", row.remark
         )

@@ -46,12 +46,20 @@ class ToolsRecipe:
     limits: Limits
     etc: Path = ETC
     lists: Path | None = None
+    target: str | None = None
 
     @classmethod
     def of(cls, front_end: FrontEnd) -> "ToolsRecipe":
         """Ask for the same front end everywhere."""
         compiler = front_end.compiler
-        return cls(compiler.name, compiler.version, front_end.level, front_end.lines, front_end.limits)
+        return cls(
+            compiler.name,
+            compiler.version,
+            front_end.level,
+            front_end.lines,
+            front_end.limits,
+            target=front_end.target,
+        )
 
     def make(self, _: Machine) -> Tools:
         """Fetch the lists of packages, and find the clang.
@@ -64,7 +72,7 @@ class ToolsRecipe:
         folder = self.lists or cache() / "apt"
         with _alone(folder):
             apt = Apt.prepare(folder, self.etc)
-        return Tools(apt, FrontEnd(compiler, self.level, self.lines, self.limits))
+        return Tools(apt, FrontEnd(compiler, self.level, self.lines, self.limits, self.target))
 
 
 @dataclass(frozen=True)
