@@ -180,9 +180,10 @@ results: $(VENV)/test.stamp $(if $(filter all scores embedded tuned passes chose
 figures: $(VENV)/test.stamp
 	PYTHONPATH=docs $(BIN)/python -m policybridge_docs.results
 
-# 1,200 modules from Debian's source packages, into .cache/corpus; ten minutes of two quiet cores. CORPUS=package… takes others.
+# 1,200 modules from Debian's source packages, into .cache/corpus; ten minutes of two quiet cores. CORPUS=package… takes others;
+# TARGET=aarch64-linux-gnu makes .cache/targets/aarch64-linux-gnu, and needs the target's headers (libstdc++-12-dev-arm64-cross).
 corpus: $(VENV)/test.stamp
-	$(BIN)/policybridge corpus debian --output .cache/corpus $(CORPUS)
+	$(BIN)/policybridge corpus debian $(if $(TARGET),--target $(TARGET)) --output .cache/$(if $(TARGET),targets/$(TARGET),corpus) $(CORPUS)
 
 # Compare the objects of Debian's packages with and without an echoing policy in GCC; see tests/packages/gcc_echo.py.
 gcc-echo: $(VENV)/test.stamp

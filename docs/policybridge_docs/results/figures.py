@@ -7,10 +7,11 @@ from typing import Final
 
 import msgspec
 
+from policybridge_core.digest import digest
 from policybridge_core.errors import InvalidError
 from policybridge_docs.links import ROOT
 from policybridge_serdes import PolicyReference
-from policybridge_server.repository import BUNDLED, Repository
+from policybridge_server.repository import BUNDLED, Repository, version_digest
 
 FOLDER: Final = ROOT / "results"
 
@@ -80,8 +81,13 @@ class Results(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def bundled_digest(name: str) -> str:
-    """Give the digest of the newest version of a bundled policy."""
-    return Repository([BUNDLED]).resolve(PolicyReference(name)).policy.digest
+    """Give the digest of the newest version of a bundled policy, as if it had no targets in its scope.
+
+    The figures of one target stay those of the policy when another target is added.
+    """
+    stored = Repository([BUNDLED]).resolve(PolicyReference(name))
+    scope = {label: values for label, values in stored.config.scope.items() if label != "target"}
+    return version_digest(digest(stored.folder), msgspec.structs.replace(stored.config, scope=scope))
 
 
 def commit() -> str:

@@ -19,9 +19,9 @@ _BYTES: Final = range(8_001, 200_000)
 """Of a module's bitcode: smaller ones have nothing to decide, larger ones take long."""
 
 
-def sample(folder: Path, language: str) -> list[str]:
+def sample(folder: Path, language: str, count: int | None = None) -> list[str]:
     """Give the modules' names, drawn by the hashes of all names; of a source that was compiled twice, one."""
-    found = islice(_drawn(Corpus.open(folder), language), COUNTS[language])
+    found = islice(_drawn(Corpus.open(folder), language), COUNTS[language] if count is None else count)
     return [module.name for module in found]
 
 

@@ -9,6 +9,7 @@ from policybridge_docs.results.parts.here import here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
 from policybridge_docs.results.parts.speed import embedded, speed
+from policybridge_docs.results.parts.targets import targets
 from policybridge_docs.results.parts.tried import attacks, differential, echoes, kills, mutants
 
 PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
@@ -29,4 +30,5 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "link_time": link_time,
     "link_tuned": link_tuned,
     "here": here,
+    "targets": targets,
 }

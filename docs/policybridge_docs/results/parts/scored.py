@@ -33,7 +33,7 @@ def scores(options: Namespace) -> Made:
         run_module(
             CLI, *words, "--corpus", options.corpus, "--plugins", options.plugins, "--server", address, "--json", file
         )
-        (comparison,) = _read_scores(file)
+        (comparison,) = read_scores(file)
     return Made(as_typed(words, "--corpus DIR"), dict(_scores(comparison)), comparison.version, decided="inliner")
 
 
@@ -44,7 +44,7 @@ def chosen(options: Namespace) -> Made:
     with TemporaryDirectory() as name, bundled(Path(name)) as address:
         file = Path(name) / "scores.json"
         run_module(CLI, *words, *places, "--server", address, "--json", file)
-        policy, constants = _read_scores(file)
+        policy, constants = read_scores(file)
     figures = dict(_scores(policy)) | {f"constants.{key}": figure for key, figure in _scores(constants)}
     return Made(as_typed(words, "--corpus DIR"), figures, policy.version, decided="size")
 
@@ -58,8 +58,8 @@ def tuned(options: Namespace) -> Made:
         store, file = Path(name) / "tuned.db", Path(name) / "scores.json"
         run_module(CLI, *words, *places, "--store", store)
         run_module(CLI, *scoring, *places, "--candidate", store, "--json", file)
-        (comparison,) = _read_scores(file)
-    figures = dict(_sizes("", comparison))
+        (comparison,) = read_scores(file)
+    figures = dict(sizes("", comparison))
     figures["modules"] = Figure(sum(row.ok for row in comparison.modules), "modules")
     return Made(as_typed(words, "--corpus DIR --store FILE"), figures, comparison.version)
 
@@ -71,8 +71,8 @@ def sqlite(options: Namespace) -> Made:
         file = Path(name) / "scores.json"
         places = ["--corpus", options.sqlite / "clang-22", "--candidate", options.sqlite / "clang-22.db"]
         run_module(CLI, *words, *places, "--json", file)
-        (comparison,) = _read_scores(file)
-    return Made("make demo-autotune MINUTES=32 AUTOTUNE='--jobs 1'", dict(_sizes("", comparison)), comparison.version)
+        (comparison,) = read_scores(file)
+    return Made("make demo-autotune MINUTES=32 AUTOTUNE='--jobs 1'", dict(sizes("", comparison)), comparison.version)
 
 
 def passes(options: Namespace) -> Made:
@@ -94,15 +94,16 @@ def passes(options: Namespace) -> Made:
             file = Path(name) / "scores.json"
             candidates = [word for each in (CONSTANTS, *stores.values()) for word in ("--candidate", each)]
             run_module(CLI, "score", *only, *places, *candidates, "--json", file)
-            comparisons = _read_scores(file)
+            comparisons = read_scores(file)
         for label, comparison in zip(("constants", *map(str, stores)), comparisons, strict=True):
-            figures |= dict(_sizes(f"{key}.{label}.", comparison))
+            figures |= dict(sizes(f"{key}.{label}.", comparison))
             compiler = comparison.version
         figures[f"{key}.modules"] = Figure(len(names), "modules")
     return Made("policybridge autotune --budget N --compiler clang-22 --corpus DIR --store FILE", figures, compiler)
 
 
-def _read_scores(file: Path) -> Sequence[Comparison]:
+def read_scores(file: Path) -> Sequence[Comparison]:
+    """Give the comparisons of ``policybridge score --json``."""
     # json and not msgspec, because names of files may have bytes that are no UTF-8.
     written = json.loads(file.read_bytes())
     for comparison in written["comparisons"]:
@@ -116,19 +117,21 @@ def _scores(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
     groups: Mapping[str, dict[str, str]] = {"cpp": {"language": "c++"}, "c": {"language": "c"}, "all": {}}
     for group, only in groups.items():
         for measure in _MEASURES:
-            yield from _changes(f"{group}.{measure.replace(' ', '-')}", compare(comparison, measure, **only))
+            yield from changes(f"{group}.{measure.replace(' ', '-')}", compare(comparison, measure, **only))
         modules = sum(row.ok for row in comparison.modules if not only or row.language == only["language"])
         yield f"{group}.modules", Figure(modules, "modules")
     yield "projects", Figure(len({row.project for row in comparison.modules if row.ok}), "projects")
 
 
-def _changes(key: str, change: Change | None) -> Iterator[tuple[str, Figure]]:
+def changes(key: str, change: Change | None) -> Iterator[tuple[str, Figure]]:
+    """Give the figure of a change of totals, with its interval; none where nothing was compared."""
     if change is not None and change.total is not None:
         value, low, high = (100 * each for each in (change.total.value, change.total.low, change.total.high))
         yield key, Figure(value, "%", 2, signed=True, low=low, high=high)
 
 
-def _sizes(prefix: str, comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+def sizes(prefix: str, comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+    """Give the changes of text and exec over all modules."""
     for measure in _MEASURES[:2]:
         change = compare(comparison, measure)
         if change and change.total:
