@@ -117,14 +117,13 @@ def _scores(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
     groups: Mapping[str, dict[str, str]] = {"cpp": {"language": "c++"}, "c": {"language": "c"}, "all": {}}
     for group, only in groups.items():
         for measure in _MEASURES:
-            yield from changes(f"{group}.{measure.replace(' ', '-')}", compare(comparison, measure, **only))
+            yield from _changes(f"{group}.{measure.replace(' ', '-')}", compare(comparison, measure, **only))
         modules = sum(row.ok for row in comparison.modules if not only or row.language == only["language"])
         yield f"{group}.modules", Figure(modules, "modules")
     yield "projects", Figure(len({row.project for row in comparison.modules if row.ok}), "projects")
 
 
-def changes(key: str, change: Change | None) -> Iterator[tuple[str, Figure]]:
-    """Give the figure of a change of totals, with its interval; none where nothing was compared."""
+def _changes(key: str, change: Change | None) -> Iterator[tuple[str, Figure]]:
     if change is not None and change.total is not None:
         value, low, high = (100 * each for each in (change.total.value, change.total.low, change.total.high))
         yield key, Figure(value, "%", 2, signed=True, low=low, high=high)

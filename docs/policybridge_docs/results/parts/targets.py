@@ -8,10 +8,9 @@ from typing import Final
 
 from policybridge_docs.results.figures import Figure
 from policybridge_docs.results.parts.running import CLI, Made, as_typed, bundled, run_module
-from policybridge_docs.results.parts.scored import changes, read_scores
+from policybridge_docs.results.parts.scored import read_scores, sizes
 from policybridge_docs.results.sample import sample
 from policybridge_train.corpus.description import Corpus
-from policybridge_train.scoring.summary import compare
 
 _TRIPLES: Final[Mapping[str, str]] = {
     "aarch64": "aarch64-linux-gnu",
@@ -38,7 +37,7 @@ def targets(options: Namespace) -> Made:
                 for policy, comparison in zip(
                     ("inliner", "size"), read_scores(Path(name) / "scores.json"), strict=True
                 ):
-                    figures |= dict(changes(f"{key}.{policy}.{group}.text", compare(comparison, "text")))
+                    figures |= dict(sizes(f"{key}.{policy}.{group}.", comparison))
                     compiler = comparison.version
     return Made(as_typed(words, "--module NAME… --corpus DIR"), figures, compiler, decided="inliner")
 
