@@ -27,6 +27,10 @@ AC_PROG_CXX
 AC_CONFIG_FILES([Makefile])
 AC_OUTPUT
 """
+_RULES_OF_CC = """cc_library cc_binary cc_import cc_test cc_toolchain cc_toolchain_suite fdo_prefetch_hints fdo_profile
+objc_import objc_library"""
+_RULES_OF_JAVA = """java_binary java_library java_import java_test java_plugin java_runtime java_toolchain
+java_package_configuration java_lite_proto_library java_proto_library"""
 AUTOMAKE = """bin_PROGRAMS = words
 words_SOURCES = words.cpp
 """
@@ -141,6 +145,36 @@ def test_another_build_system_builds_it_too_and_again_where_the_store_has_change
         (project / STORE).write_text(EMPTY)
         run(project, environment, *system.again)
         assert text(project / system.program) > small
+
+
+def _write_rules(folder: Path, language: str, names: str) -> str:
+    """Write a repository of rules that are Bazel's own, which it would download; give the option that names it."""
+    package = folder / f"rules_{language}" / language
+    package.mkdir(parents=True)
+    for file in (package.parent / "WORKSPACE", package / "BUILD"):
+        file.touch()
+    (package / "defs.bzl").write_text("".join(f"{name} = native.{name}\n" for name in names.split()))
+    return f"build --override_repository=rules_{language}={package.parent}\n"
+
+
+def test_bazel_builds_it_in_its_sandbox_and_again_where_the_store_has_changed(
+    project: Path, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if shutil.which("bazel") is None:
+        missing("bazel-bootstrap")
+    rules = tmp_path_factory.mktemp("rules")
+    options = f"startup --batch --output_user_root={rules}/out\n"
+    options += _write_rules(rules, "cc", _RULES_OF_CC) + _write_rules(rules, "java", _RULES_OF_JAVA)
+    (project / ".bazelrc").write_text(options)
+    (project / "WORKSPACE").touch()
+    (block,) = (block for block in blocks(PAGE) if block.heading == "Bazel" and block.language == "text")
+    (project / "BUILD").write_text(block.text)
+    sizes = []
+    for store in ((project / STORE).read_text(), EMPTY):
+        (project / STORE).write_text(store)
+        follow(project, environment, "Bazel")
+        sizes.append(text(project / "bazel-bin" / "words"))
+    assert sizes[0] < sizes[1]
 
 
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
