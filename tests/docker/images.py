@@ -106,10 +106,10 @@ def learning_wheels() -> Path:
 
 
 def newer_wheels() -> Path:
-    """Download the trainer's and tuner's wheels for the Python of `NEWER`; give their folder."""
+    """Download the wheels of trainers, tuners and servers for the Python of `NEWER`; give their folder."""
     platforms = [word for name in _PLATFORMS for word in ("--platform", name)]
     python = ("--python-version", _PYTHON_OF_NEWER, "--implementation", "cp", "--only-binary=:all:", *platforms)
-    return _filled(ROOT / ".cache" / "wheels" / NEWER, "download", *python, f"{ROOT}[train]", option="--dest")
+    return _filled(ROOT / ".cache" / "wheels" / NEWER, "download", *python, f"{ROOT}[http,train]", option="--dest")
 
 
 def _filled(folder: Path, command: str, *asked: str, option: str) -> Path:
