@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import Final, NamedTuple
@@ -102,6 +103,10 @@ class _Compile(NamedTuple):
     fail: Callable[[], None]
 
 
+def _nothing() -> None:
+    """Learn nothing from a compile that was ended."""
+
+
 class ModuleTuning:
     """The search for one module. Usable from any thread: compiles of one module may overlap.
 
@@ -173,22 +178,40 @@ class ModuleTuning:
             if due is None:
                 return False
             self._under_way += 1
-        begun = monotonic()
+        begun, learn = monotonic(), _nothing
+        try:
+            learn = self._compiled(due)
+        finally:
+            # At once: between the two another thread would count this compile twice, and end the search one too early.
+            with self._lock:
+                try:
+                    learn()
+                finally:
+                    self._seconds = monotonic() - begun
+                    self._leave()
+        return True
+
+    def _compiled(self, due: _Compile) -> Callable[[], None]:
+        """Compile; give the call that learns from it, which needs the lock."""
         try:
             measured = compile_with(self._tools.compiler, self.module, due.decided)
-            with self._lock:
-                due.settle(measured)
         except PolicyBridgeError as error:
             if self._tools.running.over:
                 raise
-            with self._lock:
-                self.failure = str(error)
-                due.fail()
-        finally:
-            with self._lock:
-                self._seconds = monotonic() - begun
-                self._leave()
-        return True
+            return partial(self._failed, due, error)
+        return partial(self._settle, due, measured)
+
+    def _settle(self, due: _Compile, measured: CompileResult) -> None:
+        try:
+            due.settle(measured)
+        except PolicyBridgeError as error:
+            if self._tools.running.over:
+                raise
+            self._failed(due, error)
+
+    def _failed(self, due: _Compile, error: PolicyBridgeError) -> None:
+        self.failure = str(error)
+        due.fail()
 
     def search(self) -> Search | None:
         """Give the search as it is; ``None`` where the module was not compiled."""
