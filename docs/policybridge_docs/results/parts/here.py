@@ -38,7 +38,8 @@ def here(options: Namespace) -> Made:
     figures["processor"] = Figure(100 * (wall["policy.processor_factor"] - 1), "%", 1)
     for place in ("here", "there", "triton"):
         figures[f"p50.{place}"] = Figure(decisions[f"{place}.p50_us"], "µs", 1 if place == "here" else 0)
-        figures[f"decisions.{place}"] = Figure(decisions[f"{place}.decisions_per_second"], "decisions/s", -3)
+        digits = -2 if place == "triton" else -3
+        figures[f"decisions.{place}"] = Figure(decisions[f"{place}.decisions_per_second"], "decisions/s", digits)
     figures["session"] = Figure(1e3 * costs["own"], "ms", 2)
     figures["session.bytes"] = Figure(costs["stored"], "bytes", -2)
     figures["rate"] = Figure(281 / costs["own"], "decisions/s", -3)
