@@ -4,6 +4,8 @@ A project's sources, header and stores are edited at random. After each edit eve
 and then twice behind the cache: with the launcher, which names the store to the cache, and with the plugin alone, where
 the user names it. An object that differs from the one without a cache is stale. The second compile must be a hit, and
 the first one too where the module's files were once the same. The status is 1 if an object was stale or a hit missing.
+
+It needs the launcher and the plugin of `make natives`.
 """
 
 import argparse
