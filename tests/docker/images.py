@@ -100,7 +100,7 @@ def fill_wheelhouse() -> Path:
 
 
 def learning_wheels() -> Path:
-    """Download what a trainer of one's own compiler installs; give the folder."""
+    """Download the wheels of a trainer of one's own compiler; give their folder."""
     asked = (f"{ROOT}[gym,mlbridge]", "stable-baselines3")
     return _filled(ROOT / ".cache" / "wheels" / "learning", "wheel", *asked, option="--wheel-dir")
 

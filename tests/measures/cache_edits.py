@@ -92,7 +92,7 @@ class Builder:
 
 @dataclass
 class Tried:
-    """What came of the edits: numbers of compiles behind the cache, by their way.
+    """The outcome of the edits: numbers of compiles behind the cache, by their way.
 
     Attributes:
         again: second compiles without an edit between.
@@ -139,7 +139,7 @@ def tried(builder: Builder, project: EditedProject, edits: int) -> Tried:
 def _faults(  # noqa: PLR0917
     cache: Cache, compiled: Callable[[], bytes], expected: bytes, result: Tried, way: str, is_known: bool
 ) -> Iterator[str]:
-    """Compile twice, count, and give what was wrong. The first is a hit too if the files ``is_known``."""
+    """Compile twice, count, and give the faults. The first is a hit too if the files ``is_known``."""
     for is_again in (False, True):
         before = cache.hits
         made = compiled()

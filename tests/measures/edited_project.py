@@ -30,7 +30,7 @@ Logged = Callable[[Path], SiteLog]
 
 
 class EditedProject:
-    """A repository whose files change at random; each edit may bring back what a file was before.
+    """A repository whose files change at random; an edit may bring back an earlier text of a file.
 
     Args:
         root: a new folder.

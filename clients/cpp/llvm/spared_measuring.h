@@ -8,7 +8,7 @@ namespace policybridge::plugin {
 /// LLVM's machine-learned inline advisor, without the measuring that the policy has no use for.
 ///
 /// LLVM walks the callee twice for each decision: for `cost_estimate`, and for its 25 cost features. That is half of
-/// what a decision by an embedded policy costs. A policy that takes neither is spared both walks, one that takes the
+/// the cost of a decision by an embedded policy. A policy that takes neither is spared both walks, one that takes the
 /// cost features alone is spared the first. It must not take `node_count` and `edge_count` either, which are private
 /// to LLVM's class.
 class SparedInlineAdvisor : public llvm::MLInlineAdvisor {

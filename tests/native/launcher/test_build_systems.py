@@ -53,7 +53,7 @@ def prefix(native: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(prefix: Path) -> dict[str, str]:
-    """Give the environment of a user who has installed them."""
+    """Give the environment of a user with the installed parts."""
     path = os.pathsep.join([str(prefix / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     (plugins,) = (each.parent for each in prefix.rglob(f"policybridge-inliner-{MAJOR}.so"))
     left = {name: value for name, value in os.environ.items() if name not in ("CC", "CXX", "POLICYBRIDGE_SERVER")}

@@ -17,7 +17,7 @@ def take_folder() -> tuple[Path, int]:
     """Make the first free one of folders whose names are of one length; give it, and the descriptor that locks it.
 
     The letters of a random name would change the branches of the dynamic linker that come before ``main``, and with
-    them the state of the simulated caches. What a search has left that was killed is taken over.
+    them the state of the simulated caches. The files of a killed search are taken over.
 
     Raises:
         OSError: none can be made.

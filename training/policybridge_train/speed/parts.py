@@ -1,4 +1,4 @@
-"""The modules of a program while it is tuned: what each move has saved, and which moves are accepted."""
+"""The modules of a program while it is tuned: the cost that each move saves, and the accepted moves."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
