@@ -43,8 +43,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="pb-") as name:
         folder = Path(name)
-        client = _built(folder / "build")
-        _write_load(folder)
+        client = built(folder / "build", "decisions_here")
+        write_load(folder)
         with running_server(None, folder) as server:
             figures = _measured(client, server.socket, folder, arguments.rounds, triton=arguments.triton)
     text = json.dumps(figures, indent=2)
@@ -53,7 +53,8 @@ def main() -> None:
         arguments.json.write_text(text + "\n")
 
 
-def _built(build: Path) -> Path:
+def built(build: Path, name: str) -> Path:
+    """Build the program ``tests/measures/NAME.cpp``."""
     configure: list[str | Path] = ["cmake", "-S", ROOT / "clients", "-B", build]
     options = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DPOLICYBRIDGE_GRPC=OFF", "-DPOLICYBRIDGE_LLVM=")
     subprocess.run([*configure, *options], check=True, stdout=subprocess.DEVNULL)
@@ -61,14 +62,14 @@ def _built(build: Path) -> Path:
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     (library,) = build.rglob("libpolicybridge_internal.a")
     sources = ROOT / "clients" / "cpp"
-    client = build / "decisions_here"
-    program = Path(__file__).with_suffix(".cpp")
+    client = build / name
+    program = Path(__file__).with_name(f"{name}.cpp")
     include = [f"-I{sources / 'include'}", f"-I{sources / 'src'}"]
     subprocess.run(["g++", "-O2", "-std=c++17", *include, program, library, "-o", client], check=True)
     return client
 
 
-def _write_load(folder: Path) -> None:
+def write_load(folder: Path) -> None:
     """Write the header and random observations of the bundled policy for inlining."""
     version = Repository([BUNDLED]).resolve(PolicyReference("inliner"))
     features = [each.spec for each in form_of(version).content.features]

@@ -196,6 +196,9 @@ PB_EXPORT pb_status pb_options_add_label(pb_options *options, const char *name, 
 /** Depart from the policy's best advice; see `Exploration` in proto/policybridge/v1/policy_service.proto. */
 PB_EXPORT pb_status pb_options_set_exploration(pb_options *options, uint64_t seed, double temperature, double epsilon,
                                                pb_error *error);
+/** Where decisions are made: `there`, by the server; `here`, in this process by the version's form; `auto`, the default:
+ * here if it has a form that fits, else there. See `Evaluate` of the C++ library. */
+PB_EXPORT pb_status pb_options_set_evaluate(pb_options *options, const char *place, pb_error *error);
 
 /**
  * Called where there is no advice: sets `advice` by the compiler's own heuristic and returns PB_OK. `why` is the

@@ -95,6 +95,17 @@ pb_status pb_options_set_exploration(pb_options *options, uint64_t seed, double 
   return PB_OK;
 }
 
+pb_status pb_options_set_evaluate(pb_options *options, const char *place, pb_error *error) {
+  if (!options || !place)
+    return null_error("the options or the place", error);
+  return at_edge(error, [&]() -> Status {
+    const Result<Evaluate> evaluate = parse_evaluate(place);
+    if (evaluate.ok())
+      options->open.evaluate = *evaluate;
+    return evaluate.status();
+  });
+}
+
 pb_status pb_options_set_fallback(pb_options *options, pb_fallback fallback, void *user, pb_error *error) {
   if (!options || !fallback)
     return null_error("the options or the fallback", error);

@@ -256,6 +256,10 @@ static void run_explore(Client *client, char *rest) {
   answer(pb_options_set_exploration(client->options, seed, temperature, epsilon, &error));
 }
 
+static void run_place(Client *client, char *rest) {
+  answer(pb_options_set_evaluate(client->options, word(&rest), &error));
+}
+
 static pb_status fall_back(void *user, const pb_error *why, pb_tensor *advice) {
   (void)why;
   char *values = strdup(user);
@@ -469,6 +473,7 @@ static const command commands[] = {
     {"status", run_status},         {"counts", run_counts},
     {"close", run_close},           {"release", run_release},
     {"disconnect", run_disconnect}, {"bench", run_bench},
+    {"place", run_place},
 };
 
 static void run(Client *client, char *line) {

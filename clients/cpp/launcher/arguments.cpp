@@ -58,8 +58,8 @@ Runs an unmodified compiler, and lets a policy of the policy server decide for i
   --label NAME=VALUE    to find the session by
   --option NAME=VALUE   for the policy to read
   --evaluate {there,auto,here}
-                        where decisions are made: by the server (there, the default), or in this program by the policy's
-                        portable form (here; auto: if it has one)
+                        where decisions are made: by the server (there), or in this program by the policy's portable
+                        form (here; auto, the default: if it has one)
   --no-spool            do not keep on disk what the policy decided here and a server that went away has not recorded;
                         else the next compilation sends it
   --explore temperature=T,epsilon=E,seed=S
@@ -74,7 +74,7 @@ constexpr std::array<std::string_view, 22> names = {
 
 Evaluate evaluate_named(std::string_view name) {
   const Result<Evaluate> evaluate = parse_evaluate(name);
-  return evaluate.ok() ? *evaluate : Evaluate::There;
+  return evaluate.ok() ? *evaluate : Evaluate::Auto;
 }
 
 Exit wrong(const std::string &why) {

@@ -50,7 +50,7 @@ struct Config {
   std::map<std::string, std::string> options;
   /// How the sessions depart from the policy's best advice; its seed is mixed with the source's name. Absent: not.
   std::optional<Exploration> exploration;
-  Evaluate evaluate = Evaluate::There;
+  Evaluate evaluate = Evaluate::Auto;
   /// Whether records are kept on disk that the server has not acknowledged.
   bool spool = true;
   /// The compiler and its arguments.

@@ -59,8 +59,8 @@ struct Options {
   Texts labels{"policybridge-label", cl::cat(category), cl::value_desc("name=value"),
                cl::desc("To find the session by")};
   Text evaluate{"policybridge-evaluate", cl::cat(category), cl::value_desc("there|auto|here"),
-                cl::desc("Where decisions are made: by the server (there, the default), or in the compiler by the policy's "
-                         "portable form (here; auto: if it has one)")};
+                cl::desc("Where decisions are made: by the server (there), or in the compiler by the policy's portable "
+                         "form (here; auto, the default: if it has one)")};
   Text spool{"policybridge-spool", cl::cat(category), cl::value_desc("0|1"),
              cl::desc("Whether to keep on disk what was decided here and a server that went away has not recorded "
                       "(default: 1)")};

@@ -81,7 +81,7 @@ private:
   Text fallback_{*this, "fallback", llvm::cl::desc("Without advice: the default tile (default), or error")};
   Text stats_{*this, "stats",
               llvm::cl::desc("Write counts and latencies there; %p becomes the process id, %m the module")};
-  Text evaluate_{*this, "evaluate", llvm::cl::desc("Where decisions are made: there (default), auto or here")};
+  Text evaluate_{*this, "evaluate", llvm::cl::desc("Where decisions are made: auto (default), there or here")};
   Text spool_{*this, "spool",
               llvm::cl::desc("Whether to keep on disk what a server that went away has not recorded: 1 (default) or 0")};
   Text explore_{*this, "explore", llvm::cl::desc("Depart from the best advice: temperature=T,epsilon=E,seed=S")};

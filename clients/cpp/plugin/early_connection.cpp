@@ -23,7 +23,7 @@ bool is_same(const std::optional<Exploration> &one, const std::optional<Explorat
 bool is_same(const OpenOptions &one, const OpenOptions &other) {
   const auto parts = [](const OpenOptions &each) {
     return std::tie(each.policy.name, each.policy.version, each.policy.alias, each.context, each.options, each.labels,
-                    each.several_kinds, each.evaluate); // what the server is told
+                    each.several_kinds, each.evaluate, each.takes_forms); // what the server is told
   };
   return parts(one) == parts(other) && is_same(one.exploration, other.exploration);
 }
@@ -32,11 +32,9 @@ bool is_away(const Status &status) {
   return status.code() == StatusCode::Unavailable || status.code() == StatusCode::DeadlineExceeded;
 }
 
-bool lacks_forms(const Opened &opened) {
-  if (!opened.ok())
-    return false;
-  const Result<SessionInfo> info = (*opened)->info();
-  return !info.ok() || info->forms.empty();
+bool has_forms(const Session &session) {
+  const Result<SessionInfo> info = session.info();
+  return info.ok() && !info->forms.empty();
 }
 
 } // namespace
@@ -68,7 +66,7 @@ std::shared_ptr<EarlyConnection> EarlyConnection::begin(const std::string &serve
   if (!made.ok())
     return nullptr;
   std::shared_ptr<EarlyConnection> early(
-      new EarlyConnection(server, std::move(options), std::move(alarm), *std::move(made)));
+      new EarlyConnection(server, std::move(alarm), *std::move(made)));
   if (!early->worker_.start())
     return nullptr;
   early->worker_.post([self = early.get(), timeout, at_exit] { self->prepare(timeout, at_exit); });
@@ -95,6 +93,7 @@ void EarlyConnection::expect(OpenOptions options, std::string kind) {
   is_needed_ = true;
   if (is_expected_.exchange(true))
     return;
+  options.takes_forms = takes_forms(options.evaluate, TensorSpec::of<std::int64_t>(kind));
   worker_.post([this, given = std::move(options), kind = std::move(kind)] { open_ahead(given, kind); });
 }
 
@@ -105,22 +104,18 @@ void EarlyConnection::open_ahead(const OpenOptions &options, const std::string &
   ahead_ = connection_->open(options, {});
   const Status &status = ahead_->ok() ? Status() : ahead_->status();
   reached_ = status.code() == StatusCode::Unavailable ? connection_->check() : is_away(status) ? status : Status();
-  if (!ahead_->ok() || !options.may_decide())
+  if (!ahead_->ok() || !options.takes_forms)
     return;
   const Result<SessionInfo> info = (**ahead_)->info();
-  if (const FormReference *form = info.ok() ? form_for(*info, kind) : nullptr)
+  if (const FormReference *form = info.ok() ? form_for(*info, kind, options.evaluate, ***ahead_) : nullptr)
     form_.emplace(QueuedSession::Ahead{form->digest, guarded([&] { return read_form(***ahead_, *form); })});
 }
 
-/// Open a session that no thread has opened. On this machine's socket without the alarm, which costs each decision that
-/// is asked a call.
-Opened EarlyConnection::open_now(const OpenOptions &options, const Signature &signature) {
-  if (!is_near(server_))
-    return connection_->open(options, signature);
-  ConnectOptions connecting = connecting_;
-  connecting.interrupts = {-1, -1};
-  const auto made = connect(server_, connecting);
-  return made.ok() ? (*made)->open(options, signature) : made.status();
+/// Without the alarm on this machine's socket, where it costs each decision that is asked a call.
+Opened EarlyConnection::asked(Opened opened) const {
+  if (opened.ok() && is_near(server_))
+    (*opened)->disregard_interrupts();
+  return opened;
 }
 
 Status EarlyConnection::check() {
@@ -136,11 +131,10 @@ Opened EarlyConnection::open(const OpenOptions &options, const Signature &signat
     return *reached_;
   return guarded([&]() -> Opened {
     std::optional<Opened> ahead = std::exchange(ahead_, std::nullopt);
-    const bool fits = ahead && is_same(options, options_) && !(is_near(server_) && lacks_forms(*ahead));
-    if (!fits) {
+    if (!ahead || !is_same(options, options_)) {
       // Closed first: the server may have room for one session.
       ahead.reset();
-      return open_now(options, signature);
+      return asked(connection_->open(options, signature));
     }
     Opened opened = *std::move(ahead);
     if (!opened.ok())
@@ -150,8 +144,8 @@ Opened EarlyConnection::open(const OpenOptions &options, const Signature &signat
       return form_->form.status();
     if (Status status = (*opened)->bind(signature); !status.ok())
       return status;
-    if (!options.may_decide())
-      return opened;
+    if (!options.takes_forms || !has_forms(**opened))
+      return asked(std::move(opened));
     return std::unique_ptr<Session>(std::make_unique<QueuedSession>(worker_, *std::move(opened), std::move(form_)));
   });
 }

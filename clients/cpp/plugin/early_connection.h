@@ -50,15 +50,14 @@ public:
   void end() noexcept;
 
 private:
-  EarlyConnection(std::string server, ConnectOptions options, Descriptor alarm, std::shared_ptr<Connection> connection)
-      : server_(std::move(server)), connecting_(std::move(options)), alarm_(std::move(alarm)),
+  EarlyConnection(std::string server, Descriptor alarm, std::shared_ptr<Connection> connection)
+      : server_(std::move(server)), alarm_(std::move(alarm)),
         connection_(std::move(connection)) {}
   void prepare(std::chrono::milliseconds timeout, void (*at_exit)());
   void open_ahead(const OpenOptions &options, const std::string &kind);
-  Result<std::unique_ptr<Session>> open_now(const OpenOptions &options, const Signature &signature);
+  Result<std::unique_ptr<Session>> asked(Result<std::unique_ptr<Session>> opened) const;
 
   const std::string server_;
-  const ConnectOptions connecting_;
   const Descriptor alarm_; // an eventfd; readable when nobody needs the server any more
   std::shared_ptr<Connection> connection_;
   std::atomic<bool> is_expected_{false};

@@ -38,7 +38,7 @@ struct ServerSettings {
   /// not.
   std::optional<Exploration> exploration;
   /// Where the decisions are made.
-  Evaluate evaluate = Evaluate::There;
+  Evaluate evaluate = Evaluate::Auto;
   /// Whether the records of sessions that decide here are kept on disk if the server goes away.
   bool spool = true;
   /// The connection that is made while the compiler reads its source, for the first session; null: there is none.

@@ -210,6 +210,35 @@ private:
     }
     if (!require(nodes == forest.kinds.size(), "has a forest with nodes outside its trees"))
       return;
+    if (!are_nodes_right(forest))
+      check_nodes(forest);
+    for (const std::uint32_t owner : forest.owners)
+      require(owner < forest.targets, "has a weight of a target that there is not");
+  }
+
+  /// As `check_nodes`, but without a word of what is wrong, and without branches, which are seldom foreseen.
+  static bool are_nodes_right(const Forest &forest) {
+    bool is_right = true;
+    std::size_t node = 0;
+    std::uint64_t weights = 0;
+    for (const std::uint32_t size : forest.sizes) {
+      std::uint64_t reached = 1;
+      for (std::uint32_t own = 0; own < size; ++own, ++node) {
+        const unsigned char kind = forest.kinds[node];
+        const std::uint32_t link = forest.links[node];
+        const bool is_split = kind & 1, is_leaf = kind == 0;
+        is_right &= (is_leaf | (is_split & (kind <= 3))) & (reached > own);
+        is_right &= is_leaf ? (forest.targets > 1) | (link == 1) : link < forest.columns;
+        is_right &= is_leaf | !std::isnan(forest.thresholds[node]);
+        weights += is_leaf ? link : 0;
+        reached += is_split ? 2 : 0;
+      }
+      is_right &= reached == size;
+    }
+    return is_right && weights == forest.weights.size();
+  }
+
+  void check_nodes(const Forest &forest) {
     std::size_t node = 0;
     std::uint64_t weights = 0;
     for (const std::uint32_t size : forest.sizes) {
@@ -221,8 +250,6 @@ private:
       require(reached == size, "has a tree whose splits do not have two children each");
     }
     require(weights == forest.weights.size(), "has a forest with weights outside its leaves");
-    for (const std::uint32_t owner : forest.owners)
-      require(owner < forest.targets, "has a weight of a target that there is not");
   }
 
   void check_node(const Forest &forest, std::size_t node, std::uint64_t &reached, std::uint64_t &weights) {

@@ -40,7 +40,7 @@ struct Report {
 class LocalSession final : public Session {
 public:
   LocalSession(std::unique_ptr<Session> server, SessionInfo info, const OpenOptions &options)
-      : server_(std::move(server)), info_(std::move(info)), asks_(options.evaluate == Evaluate::Auto),
+      : server_(std::move(server)), info_(std::move(info)), evaluate_(options.evaluate),
         exploration_(options.exploration), record_(info_, options) {}
   ~LocalSession() override { close(); }
 
@@ -58,14 +58,16 @@ public:
   void close() noexcept override;
 
 private:
-  Result<std::optional<Form>> form_of(const std::string &kind);
+  bool may_ask() const noexcept { return evaluate_ == Evaluate::Auto; }
+  Result<std::optional<Form>> form_of(const Signature &signature);
+  Status ask(std::string_view observation, AdviceBuffer &advice);
   Status decide(std::string_view observation, AdviceBuffer &advice);
   Status send();
   Status note(const Outcome &outcome);
 
   const std::unique_ptr<Session> server_;
   const SessionInfo info_;
-  const bool asks_; // where no form decides
+  const Evaluate evaluate_;
   const std::optional<Exploration> exploration_;
   bool is_open_ = true;
   std::uint64_t asked_ = 0;
@@ -80,28 +82,31 @@ private:
 Status LocalSession::turn_to(const Signature &signature) {
   bound_.reset();
   record_.note_signature(signature);
-  Result<std::optional<Form>> form = form_of(signature.advice.name);
+  Result<std::optional<Form>> form = form_of(signature);
   if (!form.ok())
     return form.status();
   if (form->has_value())
     bound_ = BoundForm::bind(**form, signature);
-  if (bound_ || asks_)
+  if (bound_ || may_ask())
     return {};
   return failed_precondition(info_.policy.name + "@" + std::to_string(info_.policy.version) +
                              " has no portable form that decides on " + signature.advice.to_string() +
                              "; let the server decide (evaluate auto or there)");
 }
 
-/// Nothing if there is none, or if this client cannot read it.
-Result<std::optional<Form>> LocalSession::form_of(const std::string &kind) {
-  const FormReference *found = form_for(info_, kind);
-  if (!found)
+/// Nothing if there is none that is taken, or if this client cannot read it.
+Result<std::optional<Form>> LocalSession::form_of(const Signature &signature) {
+  const FormReference *found = form_for(info_, signature.advice.name, evaluate_, *server_);
+  if (!found || !takes_forms(evaluate_, signature.advice))
     return std::optional<Form>();
   const auto known = forms_.find(found->digest);
   if (known != forms_.end())
     return known->second;
   std::optional<Result<std::optional<Form>>> ahead = server_->form_ahead(found->digest);
   Result<std::optional<Form>> form = ahead ? *std::move(ahead) : read_form(*server_, *found);
+  // A server that still answers is asked for the decisions.
+  if (!form.ok() && may_ask() && server_->is_open())
+    form = std::optional<Form>();
   if (form.ok())
     forms_.emplace(found->digest, *form);
   return form;
@@ -110,8 +115,20 @@ Result<std::optional<Form>> LocalSession::form_of(const std::string &kind) {
 Status LocalSession::evaluate(std::uint64_t, std::string_view observation, AdviceBuffer &advice) {
   if (!is_open())
     return failed_precondition("the session is over");
-  if (bound_)
-    return guarded([&] { return decide(observation, advice); });
+  if (!bound_)
+    return ask(observation, advice);
+  return guarded([&]() -> Status {
+    Status status = decide(observation, advice);
+    // The policy fails at the server, too, which counts it and says why.
+    if (!status.ok() && may_ask() && send().ok() && lost_.ok())
+      status = ask(observation, advice);
+    if (!status.ok())
+      close();
+    return status;
+  });
+}
+
+Status LocalSession::ask(std::string_view observation, AdviceBuffer &advice) {
   record_.give_up();
   // The server counts what it is asked alone.
   Status status = server_->evaluate(asked_ + 1, observation, advice);
@@ -121,10 +138,8 @@ Status LocalSession::evaluate(std::uint64_t, std::string_view observation, Advic
 
 Status LocalSession::decide(std::string_view observation, AdviceBuffer &advice) {
   const Clock::time_point begun = Clock::now();
-  if (Status status = bound_->decide(observation, exploration_, asked_ + decided_ + 1, advice); !status.ok()) {
-    close();
+  if (Status status = bound_->decide(observation, exploration_, asked_ + decided_ + 1, advice); !status.ok())
     return status;
-  }
   ++decided_;
   if (advice.log_probability)
     report_.chances.append(reinterpret_cast<const char *>(&*advice.log_probability), sizeof(float));
@@ -229,8 +244,10 @@ void LocalSession::close() noexcept {
 Result<std::unique_ptr<Session>> open_session(Connection &connection, const OpenOptions &options,
                                               const Signature &signature) {
   using Opened = Result<std::unique_ptr<Session>>;
-  Opened opened = connection.open(options, signature);
-  if (!opened.ok() || !options.may_decide())
+  OpenOptions told = options;
+  told.takes_forms = takes_forms(options.evaluate, signature.advice);
+  Opened opened = connection.open(told, signature);
+  if (!opened.ok() || !told.takes_forms)
     return opened;
   return guarded([&]() -> Opened {
     Result<SessionInfo> info = (*opened)->info();

@@ -143,7 +143,7 @@ std::string hello_line(const OpenOptions &options) {
     write_texts(json, "labels", options.labels);
     if (!options.context.empty())
       json.member("context", options.context);
-    if (options.may_decide())
+    if (options.takes_forms)
       json.member("evaluate", "here");
     if (options.exploration) {
       json.member("framing", "chance");

@@ -7,10 +7,27 @@
 
 namespace policybridge {
 
-const FormReference *form_for(const SessionInfo &info, const std::string &kind) {
+namespace {
+
+/// Of the form of a server whose answers take microseconds. More take longer to check than some hundred answers.
+constexpr std::uint64_t most_near_bytes = std::uint64_t{1} << 20;
+
+std::uint64_t most_bytes(Evaluate evaluate, const Session &server) {
+  const bool is_near = server.server().compare(0, 7, "socket:") == 0;
+  return evaluate == Evaluate::Auto && is_near ? most_near_bytes : std::uint64_t(-1);
+}
+
+} // namespace
+
+bool takes_forms(Evaluate evaluate, const TensorSpec &advice) {
+  const bool is_exact = advice.type != ElementType::Float && advice.type != ElementType::Double;
+  return evaluate == Evaluate::Here || (evaluate == Evaluate::Auto && is_exact);
+}
+
+const FormReference *form_for(const SessionInfo &info, const std::string &kind, Evaluate evaluate, const Session &server) {
   for (const std::string &name : {kind, std::string()})
     if (const auto found = info.forms.find(name); found != info.forms.end())
-      return &found->second;
+      return found->second.bytes <= most_bytes(evaluate, server) ? &found->second : nullptr;
   return nullptr;
 }
 

@@ -111,6 +111,8 @@ public:
 
   std::string server() const override { return "socket:" + absolute_path(path_); }
 
+  void disregard_interrupts() noexcept override { socket_.disregard_interrupts(); }
+
   Result<std::string> form(const FormReference &form) override {
     std::string bytes;
     const Status status = ended_by_failure([&] { return request_form(form, bytes); });

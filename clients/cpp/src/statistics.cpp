@@ -69,6 +69,8 @@ void write_passes(JsonWriter &json, const PassStatistics &passes) {
 
 } // namespace
 
+std::shared_ptr<RecordCounts> new_records() { return std::make_shared<RecordCounts>(); }
+
 void Statistics::count(std::optional<std::int64_t> choice, std::chrono::nanoseconds latency) {
   ++decisions;
   if (choice)

@@ -24,6 +24,9 @@ struct PassStatistics {
   std::uint64_t defaults = 0;
 };
 
+/// Counts that are shared. Made in the library: where a compiler's types are unknown (-fno-rtti), a sanitizer refuses them.
+std::shared_ptr<RecordCounts> new_records();
+
 /// The policy's decisions in one compilation, over all of its sessions.
 struct Statistics {
   Statistics() { latencies.reserve(1 << 12); }
@@ -47,7 +50,7 @@ struct Statistics {
   /// Kinds of decisions that the policy declares and LLVM does not ask for in the interactive mode.
   std::vector<std::string> not_asked;
   /// The records of its sessions, and of earlier ones; set at their end.
-  std::shared_ptr<RecordCounts> records = std::make_shared<RecordCounts>();
+  std::shared_ptr<RecordCounts> records = new_records();
   /// Absent: the policy does not choose passes.
   std::optional<PassStatistics> passes;
 

@@ -58,6 +58,9 @@ public:
     waited_ = false;
   }
 
+  /// From now on nothing interrupts a wait.
+  void disregard_interrupts() noexcept { options_.interrupts = {-1, -1}; }
+
   /// Begin the last exchange, of at most so long, which nothing interrupts: the compiler may have ended.
   void begin_last_exchange(std::chrono::microseconds longest) {
     options_.timeout = std::min(options_.timeout, longest);

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.credentials import Credentials
-from policybridge_client.local import decide_here
+from policybridge_client.local import Evaluate, decide_here, takes_forms
 from policybridge_client.spool import Spool
 from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import UnsupportedError
@@ -157,7 +157,7 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     options: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     exploration: Exploration | None = None,
-    evaluate: Literal["there", "auto", "here"] = "there",
+    evaluate: Evaluate = "auto",
     spool: bool = True,
     timeout: float = 10.0,
     credentials: Credentials | None = None,
@@ -175,8 +175,8 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
             of the environment's TRACEPARENT.
         exploration: how advice is sampled instead of taking the best; for policies with an advice head.
         evaluate: where decisions are made: ``there``, by the server; ``here``, in this process, by the version's form
-            (docs/forms.md); ``auto``: here if it has a form that fits, else there. In Python the bundled trees take
-            milliseconds, so this is for a server that is far away, and for what must go on without one.
+            (docs/forms.md); ``auto``: here over gRPC if it has a form that fits and the advice is no float, else there.
+            A socket answers faster than Python decides.
         spool: whether the record of a session that decides here is kept on disk if the server goes away, for the next
             client that reaches it (docs/clients.md).
         timeout: limit of each wait for the server, in seconds.
@@ -193,9 +193,10 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     reference = PolicyReference.parse(policy) if isinstance(policy, str) else policy
     try:
         told = with_trace_context(labels or {})
-        asked = SessionOptions(context, options or {}, told, exploration, evaluates=evaluate != "there")
+        here = takes_forms(evaluate, address, advice)
+        asked = SessionOptions(context, options or {}, told, exploration, evaluates=here)
         session = connection.open(reference, signature, asked)
-        if evaluate != "there":
+        if here:
             kept = Spool() if spool else None
             session = decide_here(session, signature, exploration, asks=evaluate == "auto", spool=kept)
     except BaseException:

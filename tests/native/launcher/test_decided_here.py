@@ -39,7 +39,7 @@ def labels(server: RunningServer, ran: Ran) -> dict[str, str]:
 def test_object_and_record_are_those_of_the_server(launcher: str, bundled: RunningServer, folder: Path) -> None:
     write_source(folder)
     words = ("--server", bundled.socket, "--policy", "inliner", "--fallback", "error")
-    asked = run([launcher], words, COMPILE)
+    asked = run([launcher], (*words, "--evaluate", "there"), COMPILE)
     assert asked.status == 0
     assert "evaluated" not in labels(bundled, asked)
     for host in (HOST, [launcher]):
@@ -47,6 +47,27 @@ def test_object_and_record_are_those_of_the_server(launcher: str, bundled: Runni
         assert here.output == asked.output
         assert here.stats["advice"] == asked.stats["advice"]
         assert labels(bundled, here)["evaluated"] == "client"
+
+
+def test_by_default_the_launcher_decides_where_the_policy_has_a_form_and_the_server_where_it_has_none(
+    launcher: str, bundled: RunningServer, folder: Path
+) -> None:
+    write_source(folder)
+    for policy, expected in (("inliner", "client"), ("inlining-default", None)):
+        made = run([launcher], ("--server", bundled.socket, "--policy", policy, "--fallback", "error"), COMPILE)
+        assert made.status == 0
+        assert labels(bundled, made).get("evaluated") == expected
+
+
+def test_by_default_python_asks_a_socket_which_is_faster_and_decides_over_grpc(
+    bundled: RunningServer, folder: Path
+) -> None:
+    write_source(folder)
+    made = {}
+    for address, expected in ((bundled.socket, None), (bundled.grpc, "client")):
+        made[address] = run(HOST, ("--server", address, "--policy", "inliner", "--fallback", "error"), COMPILE)
+        assert labels(bundled, made[address]).get("evaluated") == expected
+    assert made[bundled.socket].output == made[bundled.grpc].output
 
 
 def test_records_of_earlier_sessions_are_sent_unless_the_user_says_no(

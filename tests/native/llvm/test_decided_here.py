@@ -93,6 +93,16 @@ def test_object_statistics_and_record_are_those_of_the_server(
     assert_recorded_alike(recorded(server, made), expected)
 
 
+def test_by_default_the_compiler_decides_where_the_policy_has_a_form_and_the_server_where_it_has_none(
+    tuner: Tuner, server: RunningServer, demo: Path
+) -> None:
+    module = emit_demo(tuner.major, VFPRINTF, demo)
+    for policy, expected in (("size", "client"), ("inlining-default", None)):
+        made = tuner.compile(module, "-x", "ir", "-Oz", server=server.socket, policy=policy, fallback="error")
+        assert (made.status, made.said) == (0, "")
+        assert recorded(server, made)[0].sessions[0].labels.get("evaluated") == expected
+
+
 def test_decisions_of_both_kinds_are_those_of_the_server(tuner: Tuner, server: RunningServer, demo: Path) -> None:
     module = emit_demo(tuner.major, VFPRINTF, demo)
     asked = compiled(tuner, module, server.socket, "there")

@@ -52,7 +52,7 @@ v1::Open to_message(const OpenOptions &options, const Signature &signature) {
   message.mutable_labels()->insert(options.labels.begin(), options.labels.end());
   if (options.exploration)
     write(*options.exploration, *message.mutable_exploration());
-  message.set_evaluates(options.may_decide());
+  message.set_evaluates(options.takes_forms);
   return message;
 }
 

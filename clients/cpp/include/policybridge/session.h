@@ -53,7 +53,9 @@ struct Exploration {
 };
 
 /// Where a session's decisions are made: `There` by the server, `Here` in this process by the version's form
-/// (docs/forms.md), or by `Auto` here if the version has a form that fits, else there.
+/// (docs/forms.md). `Auto`: here if the version has a form that fits, else there. There, too, goes an advice of floats, whose
+/// last bits may differ, a decision that the form fails to make, and over `socket:` all if the form has more than 1 MiB,
+/// which takes longer to read than most modules to ask.
 enum class Evaluate { There, Auto, Here };
 
 /// Read `there`, `auto` or `here`. InvalidArgument: the text is another one.
@@ -88,8 +90,10 @@ struct OpenOptions {
   /// lacks the kind of the first signature, too; `SessionInfo::decides` tells the others. As over `socket:`, the signature
   /// travels with the first observation.
   bool several_kinds = false;
-  /// Where the decisions are made.
-  Evaluate evaluate = Evaluate::There;
+  /// Where the decisions of a `ModelRunner` are made.
+  Evaluate evaluate = Evaluate::Auto;
+  /// Whether the server offers its forms, and is told that this client decides. A `ModelRunner` sets it by `evaluate`.
+  bool takes_forms = false;
   /// Whether the record of a session that decides here is kept on disk if the server goes away, for the next client that
   /// reaches it, and those of earlier sessions are sent. POLICYBRIDGE_SPOOL=0 of the environment switches it off, too.
   bool spool = true;
@@ -98,9 +102,6 @@ struct OpenOptions {
 
   /// InvalidArgument: both a version and an alias, a text that is no UTF-8, an exploration out of its range.
   Status check() const;
-
-  /// Whether the session may be evaluated here.
-  bool may_decide() const { return evaluate != Evaluate::There; }
 };
 
 /// A session's id and the policy version that answers it.
@@ -194,6 +195,9 @@ public:
 
   /// The server's address, by which its records are found; empty where the channel carries none.
   virtual std::string server() const { return {}; }
+
+  /// Wait on even if `ConnectOptions::interrupts` become readable, which saves a system call for each decision.
+  virtual void disregard_interrupts() noexcept {}
 
   /// Limit of the decisions in one report.
   static constexpr std::uint32_t most_decided = 1024;

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from policybridge_client.credentials import Credentials
 from policybridge_client.llvm.tasks import INLINE
+from policybridge_client.local import Evaluate
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import Exploration, PolicyReference
 
@@ -35,7 +36,7 @@ class HostConfig:
         labels: labels of the session in the ledger.
         exploration: how the compiler's sessions depart from the policy's best advice, for policies with a ``[head]``;
             ``None``: they do not. The seed is mixed with the source's name; see `Exploration.of_module`.
-        evaluate: where decisions are made: ``here``, by the portable form, or by the server (``there``, ``auto``).
+        evaluate: where decisions are made, as for `open_runner`.
         spool: whether records are kept on disk that a server has not acknowledged, for the next client; see `Spool`.
         credentials: for gRPC on TCP; by default those that the environment names.
 
@@ -54,7 +55,7 @@ class HostConfig:
     options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     exploration: Exploration | None = None
-    evaluate: str = "there"
+    evaluate: Evaluate = "auto"
     spool: bool = True
     credentials: Credentials | None = None
 

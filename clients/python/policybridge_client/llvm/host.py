@@ -18,7 +18,7 @@ from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.tasks import Task, defaults_of, load_task
-from policybridge_client.local import decide_here
+from policybridge_client.local import decide_here, takes_forms
 from policybridge_client.outage import Outage
 from policybridge_client.trace_context import with_trace_context
 from policybridge_core.errors import OutOfScopeError, PolicyBridgeError, PreconditionError
@@ -169,12 +169,13 @@ class _Host:
             self.config.options,
             with_trace_context({**labels, **scope_labels(self.compiler), **self.config.labels}),
             None if explored is None else explored.of_module(source),
-            evaluates=self.config.evaluate == "here",
+            evaluates=takes_forms(self.config.evaluate, self.config.server, signature.advice),
         )
         session = self.connection.open(self._reference(), signature, options)
         if options.evaluates:
             spool = self.statistics.spool if self.config.spool else None
-            session = decide_here(session, signature, options.exploration, asks=False, spool=spool)
+            asks = self.config.evaluate == "auto"
+            session = decide_here(session, signature, options.exploration, asks=asks, spool=spool)
         self.statistics.policy = session.policy
         self.statistics.not_asked = [kind for kind in session.decides if kind != signature.advice.name]
         return session

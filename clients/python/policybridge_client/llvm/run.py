@@ -116,11 +116,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="option for the policy")
     add(
         "--evaluate",
-        default="there",
+        default="auto",
         choices=["there", "auto", "here"],
-        help="where decisions are made: by the server (there, the default), or by the policy's portable form (here). "
-        "By auto an installed policybridge-run decides here if the policy has one; Python, which takes longer than a "
-        "socket, asks",
+        help="where decisions are made: by the server (there), or by the policy's portable form (here; auto, the "
+        "default: if it has one, and in Python, which takes longer than a socket, over gRPC alone)",
     )
     add(
         "--no-spool",
