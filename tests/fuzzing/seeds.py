@@ -221,7 +221,9 @@ def seeds() -> dict[str, list[bytes]]:
         "pipe_frames": [joined([frame(b"one"), frame(b"two") + b"\xff"])],
         "pipe_json": [joined(_PIPE_JSON)],
         "pipe_bytes": [joined([b'{"features":[' + spec + b"]}\n" + bytes(8) + b"\n"])],
-        "ledger_column": [b"\1" + pack_rows(layout, [_record(layout)]) for layout in LAYOUTS],
+        "ledger_column": [
+            bytes([count]) + pack_rows(layout, [_record(layout)] * count) for layout in LAYOUTS for count in (1, 3)
+        ],
         "policy_toml": [_TOML],
         "torch_program": [joined([_GRAPH, b'{"config":{"w":{"use_pickle":false,"path_name":"weight_0"}}}', b""])],
         "weights": [safetensors.numpy.save({"w": np.zeros(2, np.float32)})],

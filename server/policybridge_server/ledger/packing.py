@@ -2,6 +2,10 @@
 
 Records of a fixed layout are concatenated. For other layouts the column begins with the sizes of the
 records, one uint32 each; then follow the records in the session form of the SerDes `bitstream`.
+
+A column is a zlib stream. If the byte 1 is in front of it, it holds the records in planes: the first bytes of all
+records, then their second bytes, and so on. Integers of 64 bits are mostly small, so that their high bytes become long
+runs: planes take half of the time and of the bytes. Ledgers of earlier versions have no planes.
 """
 
 import zlib
@@ -25,6 +29,9 @@ _LEVEL: Final = 1
 
 _SIZE: Final = np.dtype("<u4")
 
+_PLANES: Final = b"\1"
+"""No zlib stream begins with it: the low four bits of its first byte are 8."""
+
 Contexts = Mapping[str, Mapping[str, float]]
 """Numbers by context and name."""
 
@@ -37,22 +44,31 @@ def pack_rows(layout: Layout, rows: Sequence[Row]) -> bytes:
 def packed_rows(layout: Layout, rows: Sequence[Row]) -> Iterator[bytes]:
     """Give the column of ``rows`` in pieces; a column of many bytes is nowhere whole."""
     if layout.fixed:
-        return compressed([row if isinstance(row, bytes) else bytes_of(row) for row in rows])
+        return compressed([row if isinstance(row, bytes) else bytes_of(row) for row in rows], len(rows))
     codec = VaryingCodec(layout, UNLIMITED)
     records = [[row] if isinstance(row, bytes) else list(codec.pieces(row)) for row in rows]
     sizes = np.array([sum(map(len, record)) for record in records], _SIZE)
     return compressed([sizes.tobytes(), *chain.from_iterable(records)])
 
 
-def compressed(pieces: Sequence[Buffer]) -> Iterator[bytes]:
-    """Compress ``pieces`` as one column; many bytes in steps."""
+def compressed(pieces: Sequence[Buffer], count: int = 1) -> Iterator[bytes]:
+    """Compress ``pieces`` as one column: of ``count`` equal records in planes, or if they are many bytes, in steps."""
     if sum(map(len, pieces)) <= LARGE:
-        yield isal_zlib.compress(b"".join(pieces), _LEVEL)
+        data = b"".join(pieces)
+        if count > 1:
+            yield _PLANES + isal_zlib.compress(_turned(data, count), _LEVEL)
+        else:
+            yield isal_zlib.compress(data, _LEVEL)
         return
     compressor = isal_zlib.compressobj(_LEVEL)
     for piece in pieces:
         yield from map(compressor.compress, _steps(memoryview(piece)))
     yield compressor.flush()
+
+
+def _turned(data: bytes, lines: int) -> bytes:
+    """Turn a table of bytes with this many lines: records into planes, and planes into records."""
+    return np.frombuffer(data, np.uint8).reshape(lines, -1).T.tobytes() if data else data
 
 
 def _steps(piece: memoryview) -> Iterator[memoryview]:
@@ -66,14 +82,17 @@ def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:
         InvalidError: the column does not hold ``count`` records.
 
     """
-    data = _decompressed(column)
     if layout.fixed:
+        planes = column[:1] == _PLANES
+        data = _decompressed(memoryview(column)[len(_PLANES) :] if planes else column)
         if len(data) != count * layout.size:
             raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} times {layout.size}")
+        if planes:
+            data = _turned(data, layout.size)
         values: Values = np.ndarray(count, layout.dtype, data)
         return values
     codec = VaryingCodec(layout, UNLIMITED)
-    return join(layout, [codec.decode(record) for record in _cut(data, count)])
+    return join(layout, [codec.decode(record) for record in _cut(_decompressed(column), count)])
 
 
 def pack_numbers(numbers: npt.ArrayLike, dtype: str) -> bytes:
@@ -112,7 +131,7 @@ def unpack_outcomes(packed: bytes) -> dict[str, dict[str, float]]:
         raise InvalidError(f"outcomes of the ledger are damaged: {error}") from error
 
 
-def _decompressed(column: bytes) -> bytes:
+def _decompressed(column: Buffer) -> bytes:
     try:
         return zlib.decompress(column)
     except zlib.error as error:

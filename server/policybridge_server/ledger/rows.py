@@ -161,7 +161,7 @@ def packed_observations(segment: Segment) -> Iterator[bytes]:
     """Give the column of a segment's observations in pieces."""
     decisions = segment.decisions
     if isinstance(decisions, Bulk):
-        return compressed([decisions.observations])
+        return compressed([decisions.observations], decisions.count)
     return packed_rows(segment.signature.features, [row for row, *_ in decisions])
 
 
@@ -169,7 +169,7 @@ def _advised(segment: Segment) -> tuple[bytes, bytes | None, bytes]:
     """Give the columns of a segment's advices, chances and latencies."""
     decisions = segment.decisions
     if isinstance(decisions, Bulk):
-        advices = b"".join(compressed([decisions.advices]))
+        advices = b"".join(compressed([decisions.advices], decisions.count))
         chances = pack_numbers(np.frombuffer(decisions.chances, "<f4"), "<f8") if decisions.chances else None
         return advices, chances, pack_numbers(np.full(decisions.count, decisions.nanoseconds), "<i8")
     _, advised, probable, nanoseconds = zip(*decisions, strict=True)

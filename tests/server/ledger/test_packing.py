@@ -21,6 +21,19 @@ def test_fixed_records_come_back_bit_for_bit_from_bytes_and_from_values() -> Non
     assert unpack_rows(FIXED, column, 5).tobytes() == b"".join(record.tobytes() for record in records)
 
 
+def test_a_column_of_an_earlier_version_which_has_no_planes_is_read() -> None:
+    records = b"".join(pack(FIXED, {"x": n, "y": [[n, np.nan, -0.0]]}).tobytes() for n in range(5))
+    assert unpack_rows(FIXED, zlib.compress(records), 5).tobytes() == records
+
+
+def test_columns_of_small_integers_are_stored_by_planes_in_less_than_those_of_an_earlier_version() -> None:
+    layout = Layout.of([TensorSpec("x", ElementType.INT64, (44,))])
+    drawn = np.random.default_rng(1).poisson(3, (281, 44)).astype("<i8")
+    column = pack_rows(layout, [row.tobytes() for row in drawn])
+    assert np.array_equal(unpack_rows(layout, column, 281)["x"], drawn)
+    assert len(column) < 0.75 * len(zlib.compress(drawn.tobytes(), 1))
+
+
 def test_varying_records_come_back_as_they_were() -> None:
     records = [pack(VARYING, {"names": ["ü"] * n, "x": n}) for n in range(4)]
     values = unpack_rows(VARYING, pack_rows(VARYING, records), 4)
@@ -43,7 +56,10 @@ def test_a_large_record_is_packed_without_a_copy(shape: tuple[int]) -> None:
     assert np.array_equal(unpack_rows(layout, column, 1)["x"][0], record["x"][0])
 
 
-@pytest.mark.parametrize("damage", [b"", b"no zlib", pack_numbers([1], "<i8")])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"no zlib", pack_numbers([1], "<i8"), b"\1", b"\1" + zlib.compress(b"short"), b"\1" + zlib.compress(b"")],
+)
 def test_a_damaged_column_is_an_error(damage: bytes) -> None:
     for layout in (FIXED, VARYING):
         with pytest.raises(InvalidError):

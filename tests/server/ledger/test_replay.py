@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+import numpy as np
 import pytest
 
 from policybridge_client.connection import connect
@@ -120,8 +121,12 @@ def test_a_recorded_growth_limit_that_is_no_number_is_refused(ledger: Path, sess
 
 def tamper(ledger: Path, column: str, position: int) -> None:
     with sqlite3.connect(ledger) as database:
-        ((number, packed),) = database.execute(f"SELECT rowid, {column} FROM segments WHERE first = 1").fetchall()
-        data = bytearray(zlib.decompress(packed))
+        found = database.execute(f"SELECT rowid, count, {column} FROM segments WHERE first = 1").fetchall()
+        ((number, count, packed),) = found
+        # Behind the byte 1 the records lie in planes; a stream without it has them one after the other.
+        records = zlib.decompress(packed[1:]) if packed[0] == 1 else zlib.decompress(packed)
+        lines = np.frombuffer(records, np.uint8).reshape((-1, count) if packed[0] == 1 else (count, -1))
+        data = bytearray((lines.T if packed[0] == 1 else lines).tobytes())
         data[position] ^= 1
         database.execute(f"UPDATE segments SET {column} = ? WHERE rowid = ?", (zlib.compress(data), number))
     database.close()
