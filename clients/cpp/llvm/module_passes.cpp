@@ -119,9 +119,17 @@ bool ModulePasses::is_kept_from(StringRef function, const KnownPipeline &pipelin
 ModulePasses::Switches ModulePasses::switches_for(StringRef function, StringRef pass) {
   Switches switches;
   for (const Row *row : choices_of(function).rows)
-    if (row->choice.action == Action::set && is_called(*row->pass, Stage::codegen, pass) &&
+    if (row->choice.action == Action::set && row->pass && is_called(*row->pass, Stage::codegen, pass) &&
         !is_contained(switches, row->choice.option))
       switches.push_back(row->choice.option);
+  return switches;
+}
+
+ModulePasses::Switches ModulePasses::module_switches() const {
+  Switches switches;
+  for (const Row &row : rows_)
+    if (row.choice.action == Action::set && !row.pass && !is_contained(switches, row.choice.option))
+      switches.push_back(row.choice.option);
   return switches;
 }
 

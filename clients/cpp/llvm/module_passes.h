@@ -43,6 +43,9 @@ public:
   /// The switches that are set for a function from a pass on, until LLVM asks about the next one.
   Switches switches_for(llvm::StringRef function, llvm::StringRef pass);
 
+  /// The switches that are set for the module's whole code generation: those of any function.
+  Switches module_switches() const;
+
   /// Whether code generation has to ask: there are choices for it, or there is a log.
   bool is_asked_in_codegen() const;
 
@@ -59,7 +62,7 @@ public:
 private:
   struct Row {
     PassChoice choice;
-    const KnownPass *pass; // that is skipped, or that reads a switch
+    const KnownPass *pass; // that is skipped, or that reads a switch; null for what is of the module
     bool applied = false;
   };
 

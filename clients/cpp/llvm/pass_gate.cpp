@@ -2,6 +2,7 @@
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/TargetParser/Triple.h"
 
 #include <map>
 #include <mutex>
@@ -55,31 +56,55 @@ bool can_set(const KnownSwitch &option) {
 /// module at a time sets any.
 class ProcessSwitches {
 public:
-  static void set(ModulePasses::Switches switches) {
-    static ProcessSwitches process;
-    const std::lock_guard lock(process.mutex_);
-    process.change_to(std::move(switches));
+  /// Set the switches of the next passes.
+  static void set(ModulePasses::Switches switches) { change(&ProcessSwitches::passing_, std::move(switches)); }
+
+  /// Set the switches of a module's whole code generation, which has not begun.
+  static void set_for_module(ModulePasses::Switches switches) {
+    change(&ProcessSwitches::lasting_, std::move(switches));
   }
 
 private:
-  /// Set the options of switches, which the next passes read, and those of the ones before back.
-  void change_to(ModulePasses::Switches switches) {
-    if (switches == asked_)
+  struct Group {
+    ModulePasses::Switches asked, set;
+  };
+
+  static void change(Group ProcessSwitches::*group, ModulePasses::Switches switches) {
+    static ProcessSwitches process;
+    const std::lock_guard lock(process.mutex_);
+    change(process.*group, std::move(switches));
+  }
+
+  /// Set the options of switches, and those of the ones before back.
+  static void change(Group &group, ModulePasses::Switches switches) {
+    if (switches == group.asked)
       return;
-    for (const KnownSwitch *option : set_)
+    for (const KnownSwitch *option : group.set)
       reset_options(*option);
-    set_.clear();
+    group.set.clear();
     for (const KnownSwitch *option : switches)
       if (can_set(*option)) {
         set_options(*option);
-        set_.push_back(option);
+        group.set.push_back(option);
       }
-    asked_ = std::move(switches);
+    group.asked = std::move(switches);
   }
 
   std::mutex mutex_;
-  ModulePasses::Switches asked_, set_;
+  Group passing_, lasting_;
 };
+
+/// Whether callers may rely on registers that the platform lets a function change: not where something may be put at a
+/// function's begin or end later, nor where linkers put code between caller and callee.
+bool may_share_registers(const Module &module) {
+  constexpr StringRef patched[] = {"patchable-function", "patchable-function-entry", "fentry-call",
+                                   "function-instrument", "xray-instruction-threshold",
+                                   "instrument-function-entry-inlined", "instrument-function-exit-inlined"};
+  return Triple(module.getTargetTriple()).getArch() == Triple::x86_64 &&
+         none_of(module, [&](const Function &function) {
+           return any_of(patched, [&](StringRef name) { return function.hasFnAttribute(name); });
+         });
+}
 
 } // namespace
 
@@ -99,6 +124,8 @@ void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, 
   PassGate &gate = of(module.getContext());
   gate.passes_ = std::move(passes);
   gate.may_set_ = may_set;
+  const bool may_share = may_set && may_share_registers(module);
+  ProcessSwitches::set_for_module(may_share ? gate.passes_->module_switches() : ModulePasses::Switches());
   gate.current_.clear();
   gate.order(module);
 }
@@ -134,6 +161,7 @@ void PassGate::answer_for_none(LLVMContext &context) {
     return;
   found->second->passes_.reset();
   ProcessSwitches::set({});
+  ProcessSwitches::set_for_module({});
 }
 
 /// The function of the module that LLVM asks about; empty for one of another module.

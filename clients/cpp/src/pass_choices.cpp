@@ -113,7 +113,8 @@ Status PassChoice::read_name() {
   if (function == all_functions)
     return invalid_argument("keep exempts one function from a choice for all; it is not for all functions");
   if (read_set().ok())
-    return {};
+    return option->pass.empty() ? invalid_argument(name + " is set for a module, so no function is exempt from it")
+                                : Status();
   return name.find('@') == std::string::npos ? read_skipped() : read_added();
 }
 

@@ -75,6 +75,40 @@ int drive(int n) {
 }
 """
 
+UNWINDING = """
+#include <stdexcept>
+namespace {
+struct Guard { int *n; int by; ~Guard() { *n += by; } };
+int deep(int a, int b) { if (a > b * 3) throw std::runtime_error("deep"); return a * b + 1; }
+int middle(int a, int b, int c) {
+  int n = 0;
+  { Guard g{&n, c}; n += deep(a, b); }
+  return n * a + deep(b, c) * c + deep(c, a) + a * b * c;
+}
+int outer(int a, int b, int c, int d) {
+  int s = a + b * 7 + c * 11 + d * 13;
+  for (int i = 0; i < 20; i++) {
+    int before = s;
+    try { s = s * 31 + middle(a + i, b, c) + d; }
+    catch (const std::exception &) { s = before * 17 + a + b + c + d + i; }
+  }
+  return s;
+}
+int expected(int a, int b, int c, int d) {
+  int s = a + b * 7 + c * 11 + d * 13;
+  for (int i = 0; i < 20; i++) {
+    int x = a + i;
+    bool throws = x > b * 3 || b > c * 3 || c > x * 3;
+    s = throws ? s * 17 + a + b + c + d + i
+               : s * 31 + ((x * b + 1 + c) * x + (b * c + 1) * c + (c * x + 1) + x * b * c) + d;
+  }
+  return s;
+}
+}
+int main(int argc, char **) { return outer(argc, 2 + argc, 5, 9) != expected(argc, 2 + argc, 5, 9); }
+"""
+"""Registers that live across calls which throw, at four depths."""
+
 REGULAR = "libc/musl/src/regex/regcomp.c"
 """Each switch changes its code."""
 
@@ -313,7 +347,7 @@ def test_ext_tsp_block_placement_is_set_for_one_function_alone(native: Target, t
 def options_of(switch: str) -> list[str]:
     """Give the options of a switch, by the plugin's table, as arguments of clang."""
     text = (ROOT / "clients" / "cpp" / "src" / "pass_choices.def").read_text()
-    (words,) = re.findall(rf'^SWITCH\("{switch}", "[^"]+",\s+"([^"]+)"\)', text, re.M)
+    (words,) = re.findall(rf'^SWITCH\("{switch}", "[^"]*",\s+"([^"]+)"\)', text, re.M)
     return [word for option in words.split() for word in ("-mllvm", f"-{option}")]
 
 
@@ -342,6 +376,50 @@ def test_switches_that_one_pass_reads_are_set_together_and_for_their_function_al
     store = tuner.choose(module.name, [(one, "set", switch) for switch in switches])
     made = ObjectFile(tuner.compile(module, *flags, decisions=store, module=module.name).output).functions
     assert made == plain | {one: all_[one]} != plain
+
+
+SHARING = """
+int get(int);
+static __attribute__((noinline)) int small(int a) { return a * 3 + 1; }
+int one(int a, int b, int c, int d) { int s = small(a); return get(s) + small(b) * c + small(c) * d + a * b; }
+"""
+"""A caller that need not spare registers which `small` leaves alone."""
+
+
+def test_a_choice_of_one_function_to_know_registers_is_that_of_the_module(tuner: Tuner) -> None:
+    source = tuner.folder / "sharing.c"
+    source.write_text(SHARING)
+    everywhere = tuner.plain(source, "-Oz", *options_of("ipra"))
+    for name in ("one", "small", ""):
+        made = tuner.compile(source, decisions=tuner.choose("sharing.c", [(name, "set", "ipra")]))
+        assert made.output == everywhere != tuner.plain(source)
+
+
+@pytest.mark.parametrize(
+    "flags", ["-fpatchable-function-entry=2", "-pg -mfentry", "-fxray-instrument", "--target=i386"]
+)
+def test_functions_keep_to_the_platforms_registers_where_something_else_relies_on_them(
+    tuner: Tuner, flags: str
+) -> None:
+    source = tuner.folder / "sharing.c"
+    source.write_text(SHARING)
+    store = tuner.choose("sharing.c", [("", "set", "ipra")])
+    made = tuner.compile(source, "-Oz", *flags.split(), decisions=store)
+    assert (made.status, made.output) == (0, tuner.plain(source, "-Oz", *flags.split()))
+
+
+@pytest.mark.parametrize("level", ["-Oz", "-O2"])
+def test_exceptions_pass_functions_that_know_each_others_registers(tuner: Tuner, level: str) -> None:
+    source = tuner.folder / "unwinding.cpp"
+    source.write_text(UNWINDING)
+    store = tuner.choose("unwinding.cpp", [("", "set", "ipra")], level=level[1:])
+    made = tuner.compile(source, level, "-fno-inline", decisions=store)
+    assert made.output != tuner.plain(source, level, "-fno-inline")
+    (tuner.folder / "unwinding.o").write_bytes(made.output)
+    program = tuner.folder / "unwinding"
+    link = [f"clang++-{tuner.major}", str(tuner.folder / "unwinding.o"), "-o", str(program)]
+    subprocess.run(link, check=True)
+    assert subprocess.run([program], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("point", ["early", "last"])
@@ -446,6 +524,7 @@ def test_functions_that_are_gone_are_told_in_one_line(tuner: Tuner) -> None:
         ("add iroutliner@early", "iroutliner is added @last alone"),
         ("set disable-everything", "no switch is called 'disable-everything'"),
         ("keep block-placement", "keep exempts one function from a choice for all"),
+        ("set ipra\n00d1c2a34b5e6f70 keep ipra", "ipra is set for a module, so no function is exempt from it"),
         ("add " + "a" * 100_000, "passes that may be added are one of the documented pipelines"),
     ],
 )
@@ -456,7 +535,8 @@ def test_a_choice_that_may_not_be_made_is_told_and_llvm_decides(tuner: Tuner, li
     store.write_text(f"policybridge-decisions 1\n{heading}\ne3b0c44298fc1c14 {line}\n")
     made = tuner.compile(source, decisions=str(store))
     assert (made.status, made.output) == (0, tuner.plain(source))
-    assert made.said.startswith(f"policybridge: all decisions are the compiler's own: {store}, line 3: {message}")
+    wrong = 3 + line.count("\n")
+    assert made.said.startswith(f"policybridge: all decisions are the compiler's own: {store}, line {wrong}: {message}")
     assert made.said.count("\n") == 1
     assert len(made.said) < 500
 

@@ -49,9 +49,12 @@ MODULE_PIPELINES: Final = ("iroutliner",)
 
 SWITCHES: Final = (
     "ext-tsp", "no-small-tables", "split-conditions", "list-burr", "aggressive-cse", "no-edge-splits",
-    "split-for-size", "reverse-assignment", "spare-callee-saved",
+    "split-for-size", "reverse-assignment", "spare-callee-saved", "tail-merge", "ipra",
 )  # fmt: skip
-"""Options of LLVM that code generation reads for each function."""
+"""Options of LLVM that code generation reads for each function; for the whole module those of `MODULE_SWITCHES`."""
+
+MODULE_SWITCHES: Final = ("ipra",)
+"""Switches that hold for a module if any of its functions has them."""
 
 _NO_LICM: Final = ("skip early-machinelicm", "skip machinelicm")
 _SIZE: Final = (*_NO_LICM, "skip loop-reduce", "set ext-tsp")
@@ -181,6 +184,8 @@ def _check_kept(name: str, *, of_all: bool) -> None:
         raise InvalidError("keep exempts one function from a choice for all; it is not for all functions")
     if "@" in name:
         _check_added(name, of_all=True)
+    elif name in MODULE_SWITCHES:
+        raise InvalidError(f"{name} is set for a module, so no function is exempt from it")
     elif name not in SWITCHES:
         _check_skipped(name)
 
