@@ -57,9 +57,12 @@ def tamper(ledger: Path) -> None:
     """Change one byte of the first observation of every session."""
     with sqlite3.connect(ledger) as database:
         for number, column in database.execute("SELECT rowid, observations FROM segments WHERE first = 1").fetchall():
-            data = bytearray(zlib.decompress(column))
+            # The byte 1 in front says that records lie in planes; the first one's first byte is the first there, too.
+            front = column[: column[:1] == b"\1"]
+            data = bytearray(zlib.decompress(column[len(front) :]))
             data[0] ^= 1
-            database.execute("UPDATE segments SET observations = ? WHERE rowid = ?", (zlib.compress(data), number))
+            changed = front + zlib.compress(data)
+            database.execute("UPDATE segments SET observations = ? WHERE rowid = ?", (changed, number))
     database.close()
 
 

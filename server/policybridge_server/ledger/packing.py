@@ -5,7 +5,7 @@ records, one uint32 each; then follow the records in the session form of the Ser
 
 A column is a zlib stream. If the byte 1 is in front of it, it holds the records in planes: the first bytes of all
 records, then their second bytes, and so on. Integers of 64 bits are mostly small, so that their high bytes become long
-runs: planes take half of the time and of the bytes. Ledgers of earlier versions have no planes.
+runs, which compress in less time and to fewer bytes. Ledgers of earlier versions have no planes.
 """
 
 import zlib
