@@ -25,7 +25,7 @@ def embedded(native: Target, plugin: Plugin, repository: Path, tmp_path: Path) -
 
 def test_a_policy_in_a_plugin_tiles_as_the_servers_does(plugin: Plugin, embedded: Path, tmp_path: Path) -> None:
     (tmp_path / "suite.mlir").write_text(suite())
-    asked = plugin.tile(tmp_path / "suite.mlir", "trees", SIZES, stats=str(tmp_path / "asked.json"))
+    asked = plugin.tile(tmp_path / "suite.mlir", "trees", SIZES, stats=str(tmp_path / "asked.json"), evaluate="there")
     pass_ = f"builtin.module(policybridge-tile{{{SIZES} stats={tmp_path}/embedded.json}})"
     words = [f"--load-pass-plugin={embedded}", f"--pass-pipeline={pass_}", str(tmp_path / "suite.mlir")]
     alone = run_mlir(words)

@@ -20,6 +20,7 @@ from tests.native.mlir.conftest import Plugin, run_mlir
 from tests.native.mlir.modules import ODD, OPERATIONS, library, suite
 
 DEFAULT = "default=32"
+SEVEN = "sizes=0,4,8,16,32,64,128 default=32"
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +54,20 @@ def decisions(ledger: Path, policy: str) -> DecisionBatch:
     with LedgerReader(ledger) as reader:
         (batch,) = reader.trajectory(list(reader.sessions(Query(policy=policy)))[-1]).batches
         return batch
+
+
+def test_by_default_the_pass_decides_where_the_policy_has_a_form_and_the_server_where_it_has_none(
+    plugin: Plugin, module: Path
+) -> None:
+    texts = [plugin.tile(module, "trees", SEVEN, evaluate="there").text]
+    for policy, expected in (("trees", "client"), ("echo", None)):
+        made = plugin.tile(module, policy, SEVEN, fallback="error")
+        assert (made.status, made.said) == (0, "")
+        texts.append(made.text)
+        with LedgerReader(plugin.ledger) as reader:
+            session = list(reader.sessions(Query(policy=policy)))[-1]
+        assert session.labels.get("evaluated") == expected
+    assert texts[0] == texts[1]
 
 
 def test_an_echo_of_the_default_tiles_as_stock_mlir_does_by_itself(plugin: Plugin, module: Path, stock: str) -> None:
