@@ -2,9 +2,9 @@
 
     python -m tests.measures.sessions_here [--rounds N] [--policy NAME] [--no-forms] [--json FILE]
 
-A session is opened, makes its decisions, and reports its outcome to a server with a ledger. The ways take turns: by the
-server (`there`), by the form in the cache of the user (`auto`), and by one that is sent for each session, because there
-is no such cache (`uncached`). Prints the median of a session, and the processor time of the client, in microseconds.
+A client opens a session, makes its decisions, and reports its outcome to a server with a ledger. The ways take turns:
+by the server (`there`), by the form in the user's cache (`auto`), and by a form that comes for each session, because
+there is no such cache (`uncached`). Prints the median of a session, and the client's processor time, in microseconds.
 Needs cmake, ninja and g++.
 """
 
@@ -51,7 +51,11 @@ def main() -> None:
 
 
 def _measured(words: list[str], folder: Path, rounds: int) -> Mapping[str, float]:
-    ways = {"there": ("there", "/"), "auto": ("auto", str(folder / "cache")), "uncached": ("auto", "/nowhere")}
+    ways = {
+        "there": ("there", "/"),
+        "auto": ("auto", str(folder / "cache")),
+        "uncached": ("auto", str(folder / "header" / "cache")),
+    }
     walls: dict[str, list[float]] = {}
     for _ in range(rounds):
         for count in DECISIONS:

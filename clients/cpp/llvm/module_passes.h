@@ -62,7 +62,7 @@ public:
 private:
   struct Row {
     PassChoice choice;
-    const KnownPass *pass; // that is skipped, or that reads a switch; null for what is of the module
+    const KnownPass *pass; // that is skipped, or that reads a switch; null for a switch of the module
     bool applied = false;
   };
 

@@ -124,8 +124,10 @@ void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, 
   PassGate &gate = of(module.getContext());
   gate.passes_ = std::move(passes);
   gate.may_set_ = may_set;
-  const bool may_share = may_set && may_share_registers(module);
-  ProcessSwitches::set_for_module(may_share ? gate.passes_->module_switches() : ModulePasses::Switches());
+  ModulePasses::Switches switches = gate.passes_->module_switches();
+  if (!may_set || (!switches.empty() && !may_share_registers(module)))
+    switches.clear();
+  ProcessSwitches::set_for_module(std::move(switches));
   gate.current_.clear();
   gate.order(module);
 }

@@ -23,7 +23,7 @@ bool is_same(const std::optional<Exploration> &one, const std::optional<Explorat
 bool is_same(const OpenOptions &one, const OpenOptions &other) {
   const auto parts = [](const OpenOptions &each) {
     return std::tie(each.policy.name, each.policy.version, each.policy.alias, each.context, each.options, each.labels,
-                    each.several_kinds, each.evaluate, each.takes_forms); // what the server is told
+                    each.several_kinds, each.evaluate, each.takes_forms); // the server hears of these
   };
   return parts(one) == parts(other) && is_same(one.exploration, other.exploration);
 }

@@ -216,7 +216,7 @@ private:
       require(owner < forest.targets, "has a weight of a target that there is not");
   }
 
-  /// As `check_nodes`, but without a word of what is wrong, and without branches, which are seldom foreseen.
+  /// As `check_nodes`, but without a message, and without branches, which are seldom foreseen.
   static bool are_nodes_right(const Forest &forest) {
     bool is_right = true;
     std::size_t node = 0;
