@@ -6,6 +6,7 @@ sessions of one decision, some sessions of many, and sessions that the client de
 
 import argparse
 import json
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,8 @@ from policybridge_client.connection import connect
 from policybridge_client.contract import FormSession
 from policybridge_core.errors import PreconditionError
 from policybridge_forms import Form
-from policybridge_serdes import PolicyReference, SessionOptions, Signature
+from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Signature
+from policybridge_serdes.interactive import context_line, decided_lines, end_line, header_line, outcome_line
 from policybridge_train.tasks.inline import NUMBERS, InlineForSize
 
 _POLICY: Final = "inliner"
@@ -32,6 +34,38 @@ _MODULE: Final = 281
 """Decisions of a module, as in docs/benchmarks.md."""
 
 _EVALUATES: Final = SessionOptions(evaluates=True)
+_CONTEXT: Final = "module.c"
+_HELLO: Final = (
+    json.dumps(
+        {
+            "policybridge": 1,
+            "policy": _POLICY,
+            "options": {},
+            "labels": {"level": "Os", "phase": "compile", "target": "x86_64"},
+            "context": _CONTEXT,
+            "evaluate": "here",
+        }
+    )
+    + "\n"
+).encode()
+"""As LLVM's plugin begins a session."""
+_OUTCOME: Final = Outcome(
+    {
+        "asked": _MODULE,
+        "defaults": 0,
+        "limited": 0,
+        "inlined": 97,
+        "instructions_before": 9130,
+        "instructions_after": 8402,
+        "seconds": 0.131,
+    },
+    "ok",
+)
+"""As it ends one."""
+
+_REPORT_AT: Final = 32 << 10
+"""Bytes of decisions that the C++ library reports together."""
+
 _SETTLED: Final = 2.0
 """Seconds until the ledger has written its queue."""
 
@@ -107,17 +141,43 @@ def _ask(folder: Path, sessions: int, decisions: int) -> None:
 
 
 def _report(folder: Path, sessions: int) -> None:
-    """Report the decisions of a module, in the bytes of the protocol."""
+    """Open, report and end sessions with the bytes of the C++ library, and wait for each acknowledgement as it does."""
     signature = Signature.of(InlineForSize.features, InlineForSize.advice)
     drawn = np.random.default_rng(1).poisson(3, (_MODULE, len(InlineForSize.features)))
-    payload = b""
+    with connect(f"socket:{folder / 's'}").open(PolicyReference(_POLICY), signature, _EVALUATES) as session:
+        if not (isinstance(session, FormSession) and session.forms):
+            raise PreconditionError(f"{_POLICY} has no form; the measure needs one")
+        advices = _advices(session, drawn)
+    messages = _messages(drawn.astype("<i8"), np.frombuffer(advices, "<i8"))
+    # The library sends reports when they are 64 KiB, and the last ones with the outcome and the end.
+    early = header_line(signature) + context_line(_CONTEXT) + b"".join(messages[:2])
+    late = b"".join(messages[2:]) + outcome_line(_OUTCOME) + end_line()
     for _ in range(sessions):
-        with connect(f"socket:{folder / 's'}").open(PolicyReference(_POLICY), signature, _EVALUATES) as session:
-            if not (isinstance(session, FormSession) and session.forms):
-                raise PreconditionError(f"{_POLICY} has no form; the measure needs one")
-            if not payload:
-                payload = drawn.astype("<i8").tobytes() + _advices(session, drawn)
-            session.decided(_MODULE, 0, payload)
+        with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as answers:
+            connection.connect(str(folder / "s"))
+            connection.sendall(_HELLO)
+            _check("session", answers.readline())
+            connection.sendall(early)
+            connection.sendall(late)
+            _check("recorded", answers.readline())
+            _check("recorded", answers.readline())
+
+
+def _messages(observations: npt.NDArray[np.int64], advices: npt.NDArray[np.int64]) -> list[bytes]:
+    each = -(-_REPORT_AT // (observations.itemsize * (observations.shape[1] + 1)))
+    parts = [slice(first, first + each) for first in range(0, len(advices), each)]
+    return [
+        decided_lines(
+            len(advices[part]), 1300 * len(advices[part]), observations[part].tobytes() + advices[part].tobytes()
+        )
+        for part in parts
+    ]
+
+
+def _check(key: str, answer: bytes) -> None:
+    # A status byte is before each answer but the first.
+    if not json.loads(answer.lstrip(b"\0")).get(key):
+        raise PreconditionError(f"the server answers {answer.decode(errors='replace')}")
 
 
 def _advices(session: FormSession, drawn: npt.NDArray[np.int64]) -> bytes:

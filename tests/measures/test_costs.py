@@ -20,6 +20,8 @@ def test_sessions_and_decisions_have_a_cost(capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().out
     assert re.search(r"^a session of one decision: [\d.]+ ms .*, \d+ bytes of ledger$", said, re.MULTILINE)
     assert re.search(r"^a decision, one client: [\d.]+ µs, \d+ bytes of ledger$", said, re.MULTILINE)
+    made = r"^a session of 281 decisions that the client makes: [\d.]+ ms .*, \d+ bytes of ledger$"
+    assert re.search(made, said, re.MULTILINE)
 
 
 def test_the_curve_of_slots_has_a_row_for_each_number() -> None:

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ _RANDOM: Final = random.SystemRandom()
 _ONE_OF: Final = 64
 """The server makes one of this many decisions again, and one of each larger message."""
 
+_MOST_DRAWN: Final = 8
+"""Drawn decisions of a session that wait to be made again together: one run of the model takes less than eight."""
 
 _NEAR: Final = 1 / 64
 """Difference of two log-probabilities that may come of the last bits of the scores: twice a step of two scores."""
@@ -37,7 +39,8 @@ class ClientDecisions:
 
     The server asks the model again for a sample, taken at random, and counts those that differ: one of 64 decisions, or
     one of a message that has more. In a session that explores it repeats the draw, too. So a client whose evaluation is
-    wrong is found; a client that reports decisions which it did not follow is not.
+    wrong is found; a client that reports decisions which it did not follow is not. Eight of a sample are made together,
+    and at the session's outcome and end those that are left.
 
     Args:
         session: of the client.
@@ -72,10 +75,11 @@ class ClientDecisions:
         self._recording = recording
         self.held: HeldDecisions | None = None
         self._counters = model.counters
+        self._drawn: list[_Drawn] = []
         self._told = False
 
     def take(self, decided: Decided, taken: Callable[[], None]) -> None:
-        """Record decisions, and call ``taken`` when the next may come: a drawn one is made again, the ledger keeps up.
+        """Record decisions, and call ``taken`` when the next may come: the sample is made again, the ledger keeps up.
 
         Raises:
             InvalidError: the bytes are of another number of decisions, an advice is none of the policy's choices, or a
@@ -98,25 +102,40 @@ class ClientDecisions:
             taken()
             return
         middle, end = count * size, count * (size + advice)
+        view = memoryview(payload)
         advices = np.frombuffer(payload, self._advice.dtype, count, middle)
         self._check_choices(advices)
         chances = self._chances(decided, end)
         first = self._count_draws(count)
         self._counters.made_by_clients += count
         if self._recording is not None:
-            self._recording.reported(
-                count, payload[:middle], payload[middle:end], decided.nanoseconds // count, payload[end:]
-            )
+            self._recording.reported(count, view[:middle], view[middle:end], decided.nanoseconds // count, view[end:])
             # Reports come faster than a disk takes them. Else they would fill the room of all sessions.
             taken = partial(self._recording.keep_pace, taken)
         drawn = _RANDOM.randrange(max(count, _ONE_OF))
         # A record does not say which draws the server made in between, so that the numbers of its own are not known.
-        if drawn >= count or (self.held is not None and self._session.drawing is not None):
+        if drawn < count and (self.held is None or self._session.drawing is None):
+            told = advices[drawn : drawn + 1].tobytes(), None if chances is None else float(chances[drawn])
+            self._drawn.append(_Drawn(first + drawn, payload[drawn * size : (drawn + 1) * size], *told))
+        if len(self._drawn) >= _MOST_DRAWN:
+            self.check(taken)
+        else:
             taken()
-            return
-        check = _Check(self, advices[drawn : drawn + 1], None if chances is None else float(chances[drawn]), taken)
-        row = payload[drawn * size : (drawn + 1) * size]
-        self._batcher.repeat(Decision(self._view(first + drawn), row, check))
+
+    def check(self, checked: Callable[[], None] | None = None) -> None:
+        """Make the drawn decisions again, as one batch, and call ``checked`` when they are made."""
+        drawn, self._drawn = self._drawn, []
+        left = len(drawn)
+
+        def ended(difference: str) -> None:
+            nonlocal left
+            left -= 1
+            self._checked(difference)
+            if not left and checked is not None:
+                checked()
+
+        for each in drawn:
+            self._batcher.repeat(Decision(self._view(each.number), each.row, _Check(each, ended)))
 
     def _chances(self, decided: Decided, begin: int) -> npt.NDArray[np.float32] | None:
         explores = self._session.drawing is not None
@@ -144,7 +163,7 @@ class ClientDecisions:
         drawing = self._session.drawing
         return self._session if drawing is None else replace(self._session, drawing=drawing.at(number))
 
-    def checked(self, difference: str) -> None:
+    def _checked(self, difference: str) -> None:
         """Count a decision that was made again; empty: the report has the same advice."""
         self._counters.checked += 1
         if not difference:
@@ -165,31 +184,40 @@ class ClientDecisions:
             raise InvalidError(f"the policy's advice is one of 0 to {choices - 1}, and a reported one is not")
 
 
+class _Drawn(NamedTuple):
+    """A decision that is to be made again.
+
+    Attributes:
+        number: of its draw; 0 if the session does not explore.
+        row: its observation.
+        advice: that the client reported.
+        chance: likewise; ``None``: the session does not explore.
+
+    """
+
+    number: int
+    row: bytes
+    advice: bytes
+    chance: float | None
+
+
 class _Check:
     """The sink of a decision that is made again."""
 
-    def __init__(
-        self, decisions: ClientDecisions, reported: Values, chance: float | None, taken: Callable[[], None]
-    ) -> None:
-        self._decisions = decisions
-        self._reported = reported
-        self._chance = chance
-        self._taken = taken
+    def __init__(self, drawn: _Drawn, ended: Callable[[str], None]) -> None:
+        self._drawn = drawn
+        self._ended = ended
 
     def answer(self, advice: Values, log_probability: float | None) -> None:
-        difference = ""
-        if advice.tobytes() != self._reported.tobytes():
+        difference, told = "", self._drawn.chance
+        if advice.tobytes() != self._drawn.advice:
             difference = "it reported another advice than the policy gives"
-        elif not _is_near(log_probability, self._chance):
-            difference = f"it reported the log-probability {self._chance} of an advice that has {log_probability}"
+        elif not _is_near(log_probability, told):
+            difference = f"it reported the log-probability {told} of an advice that has {log_probability}"
         self._ended(difference)
 
     def fail(self, error: PolicyBridgeError) -> None:
         self._ended(f"the policy fails where it reported an advice: {error}")
-
-    def _ended(self, difference: str) -> None:
-        self._decisions.checked(difference)
-        self._taken()
 
 
 def _is_near(made: float | None, told: float | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Outcome, Signature, Values
+from policybridge_serdes.limits import Buffer
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.decision import Sink
@@ -29,7 +30,9 @@ class Recording(Protocol):
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
         """Take a decision, before the advice is sent; ``nanoseconds`` is the time from its submission to its advice."""
 
-    def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int, chances: bytes = b"") -> None:
+    def reported(
+        self, count: int, observations: Buffer, advices: Buffer, nanoseconds: int, chances: Buffer = b""
+    ) -> None:
         """Take ``count`` decisions that the client made by itself, packed, of ``nanoseconds`` each on average.
 
         ``chances`` are their log-probabilities, packed floats; empty without exploration.

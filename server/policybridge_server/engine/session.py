@@ -95,12 +95,18 @@ class Session:
         if kinds and signature.advice.name not in kinds:
             raise InvalidError(f"{self.loaded.stored} decides {', '.join(kinds)}, and not {signature.advice.name!r}")
         batcher = self.loaded.batcher(signature, self._engine.schedule)
+        self._check_decisions()
         self._unbind()
         self._batcher, self._signature, self._client_decisions = batcher, signature, None
         batcher.sessions += 1
         if self._recording_sink is not None:
             self._recording_sink.recording.bound(signature)
         return self._batcher.ignored
+
+    def _check_decisions(self) -> None:
+        """Make again those of the client's decisions that are drawn so far."""
+        if self._client_decisions is not None:
+            self._client_decisions.check()
 
     def _unbind(self) -> None:
         if self._batcher is not None:
@@ -187,6 +193,7 @@ class Session:
 
     def report(self, outcome: Outcome | None, acknowledge: Acknowledge) -> None:
         """Record the session's outcome; see `Engine.report`."""
+        self._check_decisions()
         if self._trace is not None and outcome is not None:
             self._trace.reported(outcome)
         self._engine.report(self.view.id, outcome, acknowledge, self.view.reporter)
@@ -224,6 +231,7 @@ class Session:
     def end(self) -> None:
         """Unbind, and end the session in the model and in the record. Called once, by the engine."""
         self._is_over = True
+        self._check_decisions()
         self._unbind()
         self.loaded.end(self.view)
         if self._recording_sink is not None:

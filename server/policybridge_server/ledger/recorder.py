@@ -1,12 +1,13 @@
 """The recorder of the ledger: collects decisions on the loop thread, and hands them to the writer's thread."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError, TooLargeError, UnavailableError
 from policybridge_serdes import Layout, Outcome, Signature, Values
+from policybridge_serdes.limits import Buffer
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.engine.recorder import Acknowledge
@@ -15,6 +16,7 @@ from policybridge_server.ledger.contract import Spooling, Store
 from policybridge_server.ledger.records import (
     Begun,
     Bulk,
+    BulkPart,
     DecisionRecord,
     Ended,
     Lost,
@@ -41,8 +43,8 @@ _BEHIND: Final = 16 << 20
 _DECISION: Final = 300
 """Approximate bytes of Python's objects for a decision besides the observation."""
 
-_SEGMENT: Final = 1500
-"""Approximate bytes of those for a segment that a client reported, besides its decisions."""
+_SEGMENT: Final = 1000
+"""Approximate bytes of those for a segment that a client reported, besides its parts."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,10 @@ class LedgerRecording:
         self._context = session.context
         self._step = 0
         self._most = _DECISIONS
+        # Of the decisions that wait, those of the server or of the client alone.
         self._waiting: list[DecisionRecord] = []
-        # The features of varying size, and the bytes that they take in the decisions that wait.
+        self._parts: list[BulkPart] = []
+        # The features of varying size, and the bytes that they, or the client's decisions, take there.
         self._varying: list[str] = []
         self._bytes = 0
         self._lost = 0
@@ -194,7 +198,7 @@ class LedgerRecording:
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
         """Take a decision."""
         waiting, context = self._waiting, self._session.context
-        if context != self._context:
+        if context != self._context or self._parts:
             self.hand_over()
             waiting, self._context = self._waiting, context
         waiting.append((row, advice, log_probability, nanoseconds))
@@ -203,27 +207,29 @@ class LedgerRecording:
         if len(waiting) >= self._most or self._bytes >= _BYTES:
             self.hand_over()
 
-    def reported(self, count: int, observations: bytes, advices: bytes, nanoseconds: int, chances: bytes = b"") -> None:
-        """Take decisions that a client made by itself, in the order that it packed them."""
-        self.hand_over()
-        self._context = self._session.context
-        observation, advice, chance = (len(each) // count for each in (observations, advices, chances))
-        # They are here already, and one segment takes less time than several.
-        most = max(1, _BYTES // max(observation, 1))
-        for first in range(0, count, most):
-            last = min(first + most, count)
-            bulk = Bulk(
-                observations[first * observation : last * observation],
-                advices[first * advice : last * advice],
-                last - first,
-                nanoseconds,
-                chances[first * chance : last * chance],
-            )
-            self._put(bulk, len(bulk.observations) + len(bulk.advices) + len(bulk.chances) + _SEGMENT)
+    def reported(
+        self, count: int, observations: Buffer, advices: Buffer, nanoseconds: int, chances: Buffer = b""
+    ) -> None:
+        """Take decisions that a client made by itself, in the order that it packed them.
+
+        Messages that follow each other become one segment, which takes less time and room than several.
+        """
+        context = self._session.context
+        if self._waiting or context != self._context:
+            self.hand_over()
+            self._context = context
+        for part in _parts(BulkPart(observations, advices, count, nanoseconds, chances)):
+            if self._bytes + part.size > _BYTES:
+                self.hand_over()
+            self._parts.append(part)
+            self._bytes += part.size
+        if self._bytes >= _BYTES:
+            self.hand_over()
 
     def keep_pace(self, go_on: Callable[[], None]) -> None:
         """Call ``go_on`` at once, or if much waits to be written, when the decisions so far are or cannot be."""
         if self.kept and self._writer.waiting_bytes > _BEHIND:
+            self.hand_over()
             record = Reported(self._session.id, None, self._clock.now().wall, self._session.reporter)
             self._writer.put_urgent(record, lambda _: go_on())
         else:
@@ -260,6 +266,9 @@ class LedgerRecording:
         if self._waiting and self._signature is not None:
             decisions, self._waiting, self._bytes = self._waiting, [], 0
             self._put(decisions, _size(decisions, self._signature.features))
+        elif self._parts:
+            parts, self._parts, size, self._bytes = self._parts, [], self._bytes, 0
+            self._put(Bulk(parts), size + _SEGMENT)
 
     def _put(self, decisions: Sequence[DecisionRecord] | Bulk, size: int) -> None:
         if self._signature is None:
@@ -323,6 +332,20 @@ class _LeftOut:
 
 def _no_record(session_id: str) -> TooLargeError:
     return TooLargeError(f"the ledger could not keep up when session {session_id} began, and does not hold it")
+
+
+def _parts(whole: BulkPart) -> Iterator[BulkPart]:
+    """Cut decisions into parts for a segment each."""
+    if whole.size <= _BYTES:
+        yield whole
+        return
+    columns = whole.observations, whole.advices, whole.chances
+    sizes = [len(column) // whole.count for column in columns]
+    most = max(1, (_BYTES - BulkPart(b"", b"", 0, 0).size) // max(sum(sizes), 1))
+    for first in range(0, whole.count, most):
+        last = min(first + most, whole.count)
+        cut = [column[first * size : last * size] for column, size in zip(columns, sizes, strict=True)]
+        yield BulkPart(cut[0], cut[1], last - first, whole.nanoseconds, cut[2])
 
 
 def _size(decisions: Sequence[DecisionRecord], features: Layout) -> int:

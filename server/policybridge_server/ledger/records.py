@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from policybridge_serdes import Outcome, Signature, Values
+from policybridge_serdes.limits import Buffer
 from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.repository.rollout import RolloutStep
@@ -13,9 +16,8 @@ DecisionRecord = tuple[Row, Values, float | None, int]
 """A decision: observation, advice, log-probability, nanoseconds."""
 
 
-@dataclass(frozen=True)
-class Bulk:
-    """Decisions that a client reported together, as it packed them; the layouts are fixed.
+class BulkPart(msgspec.Struct, frozen=True):
+    """Decisions that a client reported in one message, as it packed them; the layouts are fixed.
 
     Attributes:
         observations: one record after another.
@@ -26,18 +28,42 @@ class Bulk:
 
     """
 
-    observations: bytes
-    advices: bytes
+    observations: Buffer
+    advices: Buffer
     count: int
     nanoseconds: int
-    chances: bytes = b""
+    chances: Buffer = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds in memory, about."""
+        return len(self.observations) + len(self.advices) + len(self.chances) + _PART
+
+
+class Bulk:
+    """Decisions that a client reported in messages that follow each other.
+
+    Args:
+        parts: one or more, all with chances or all without.
+
+    Attributes:
+        parts: likewise.
+
+    """
+
+    def __init__(self, parts: Sequence[BulkPart]) -> None:
+        self.parts = parts
+        self._count = sum(part.count for part in parts)
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
 
 _RECORD: Final = 1000
 """Bytes that Python's objects for a record take, about."""
+
+_PART: Final = 700
+"""Bytes that Python's objects for a reported message take, about."""
 
 _TEXT: Final = 100
 """Bytes that Python's objects for a short text and its place take, about."""

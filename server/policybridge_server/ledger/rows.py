@@ -161,7 +161,7 @@ def packed_observations(segment: Segment) -> Iterator[bytes]:
     """Give the column of a segment's observations in pieces."""
     decisions = segment.decisions
     if isinstance(decisions, Bulk):
-        return compressed([decisions.observations], decisions.count)
+        return compressed([part.observations for part in decisions.parts], len(decisions))
     return packed_rows(segment.signature.features, [row for row, *_ in decisions])
 
 
@@ -169,9 +169,12 @@ def _advised(segment: Segment) -> tuple[bytes, bytes | None, bytes]:
     """Give the columns of a segment's advices, chances and latencies."""
     decisions = segment.decisions
     if isinstance(decisions, Bulk):
-        advices = b"".join(compressed([decisions.advices], decisions.count))
-        chances = pack_numbers(np.frombuffer(decisions.chances, "<f4"), "<f8") if decisions.chances else None
-        return advices, chances, pack_numbers(np.full(decisions.count, decisions.nanoseconds), "<i8")
+        parts = decisions.parts
+        columns = b"".join(compressed([part.advices for part in parts], len(decisions)))
+        told = b"".join(part.chances for part in parts)
+        chances = pack_numbers(np.frombuffer(told, "<f4"), "<f8") if told else None
+        each = np.repeat([part.nanoseconds for part in parts], [part.count for part in parts])
+        return columns, chances, pack_numbers(each, "<i8")
     _, advised, probable, nanoseconds = zip(*decisions, strict=True)
     return (
         pack_rows(segment.signature.advice_layout, advised),

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from policybridge_bench.network import SIGNATURE, observations, write_network
@@ -57,19 +58,36 @@ def test_a_session_does_not_wait_for_forms_that_take_long(tmp_path: Path) -> Non
     opening(tmp_path, steps)
 
 
-def test_decisions_of_a_client_are_taken_when_one_of_them_is_made_again(tmp_path: Path) -> None:
+def test_decisions_of_a_client_wait_at_every_eighth_that_is_to_be_made_again(tmp_path: Path) -> None:
     async def steps(opener: SessionOpener) -> None:
         opener.make_forms = lambda _: FORMS
         session = await opened(opener)
         session.bind(SIGNATURE)
-        taken: list[str] = []
+        taken: list[int] = []
         payload = b"".join(row.tobytes() for row in observations(64, 1)) + bytes(8 * 64)
-        session.decided(Decided(64, 0, payload), lambda: taken.append("taken"))
+        for number in range(8):
+            session.decided(Decided(64, 0, payload), partial(taken.append, number))
         # A client could send messages without end, faster than the model makes one decision of each.
-        assert taken == []
+        assert taken == list(range(7))
+        assert session.loaded.counters.checked == 0
         opener.engine.flush()
-        assert taken == ["taken"]
-        assert session.loaded.counters.checked == 1
+        assert taken == list(range(8))
+        assert session.loaded.counters.checked == 8
+
+    opening(tmp_path, steps)
+
+
+def test_the_rest_of_a_sample_is_made_again_when_the_session_ends(tmp_path: Path) -> None:
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = lambda _: FORMS
+        session = await opened(opener)
+        session.bind(SIGNATURE)
+        payload = b"".join(row.tobytes() for row in observations(64, 1)) + bytes(8 * 64)
+        for _ in range(3):
+            session.decided(Decided(64, 0, payload), lambda: None)
+        session.close()
+        opener.engine.flush()
+        assert session.loaded.counters.checked == 3
 
     opening(tmp_path, steps)
 

@@ -31,6 +31,7 @@ from tests.conftest import running_server
 from tests.repositories import answering, write_python
 from tests.server.ledger.asking import ask, await_forms, open_network, rows
 from tests.server.ledger.conftest import Recording
+from tests.server.ledger.test_writer import within
 from tests.serving import started
 
 METRIC = "policybridge_client_decisions_total"
@@ -226,8 +227,13 @@ def test_an_advice_that_is_no_choice_of_the_policy_ends_the_session(address: str
             session.report(Outcome())
 
 
-def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int], asks: int = 0) -> dict[str, int]:
-    """Report wrong advices in messages of these numbers of decisions, and ask; give the server's counts by result."""
+def counted_of(
+    policies: Path, tmp_path: Path, messages: Sequence[int], asks: int = 0, *, goes: bool = False
+) -> dict[str, int]:
+    """Report wrong advices in messages of these numbers of decisions, and ask; give the server's counts by result.
+
+    With ``goes`` the client goes away without a word; else it reports an outcome, which the server refuses.
+    """
     words = ("--repository", policies, "--allow-python", "--socket", tmp_path / "s", "--http", "127.0.0.1:0")
     with started(*words, log=tmp_path / "log") as (_, addresses):
         await_forms(f"socket:{tmp_path / 's'}")
@@ -236,9 +242,17 @@ def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int], asks: in
             for count in messages:
                 session.decided(count, 0, payload(count, advice=5))
             ask(session, rows(asks))
-            with pytest.raises(UnsupportedError):
-                session.report(Outcome())
-            text = urllib.request.urlopen(f"{http}/metrics", timeout=60).read().decode()
+            if goes:
+                session.close()
+                assert within(60, lambda: "checked" in counts_at(http))
+            else:
+                with pytest.raises(UnsupportedError):
+                    session.report(Outcome())
+            return counts_at(http)
+
+
+def counts_at(http: str) -> dict[str, int]:
+    text = urllib.request.urlopen(f"{http}/metrics", timeout=60).read().decode()
     families = text_string_to_metric_families(text)
     samples = [each for family in families for each in family.samples if each.value]
     return {each.labels["result"]: int(each.value) for each in samples if each.name == METRIC}
@@ -247,6 +261,16 @@ def counted_of(policies: Path, tmp_path: Path, messages: Sequence[int], asks: in
 def test_a_client_that_reports_other_advice_is_counted_and_told(policies: Path, tmp_path: Path) -> None:
     assert counted_of(policies, tmp_path, [64]) == {"reported": 64, "checked": 1, "differing": 1}
     assert "reported another advice" in (tmp_path / "log").read_text()
+
+
+def test_one_of_each_large_message_is_made_again_also_of_those_after_the_last_eight(
+    policies: Path, tmp_path: Path
+) -> None:
+    assert counted_of(policies, tmp_path, [64] * 21) == {"reported": 1344, "checked": 21, "differing": 21}
+
+
+def test_the_sample_of_a_client_that_goes_away_is_made_again(policies: Path, tmp_path: Path) -> None:
+    assert counted_of(policies, tmp_path, [64] * 3, goes=True) == {"reported": 192, "checked": 3, "differing": 3}
 
 
 def test_what_a_client_with_a_form_asks_for_is_counted(policies: Path, tmp_path: Path) -> None:

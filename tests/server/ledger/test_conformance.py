@@ -25,7 +25,18 @@ from policybridge_server.ledger.export import Score, export_log
 from policybridge_server.ledger.place import parse_place
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
-from policybridge_server.ledger.records import Begun, Bulk, Ended, Lost, Record, Reported, Resumed, Segment, Step
+from policybridge_server.ledger.records import (
+    Begun,
+    Bulk,
+    BulkPart,
+    Ended,
+    Lost,
+    Record,
+    Reported,
+    Resumed,
+    Segment,
+    Step,
+)
 from policybridge_server.ledger.summary import open_summary
 from policybridge_server.ledger.trajectory import DecisionBatch
 from policybridge_server.repository.rollout import Rollout, RolloutStep
@@ -96,7 +107,8 @@ def everything() -> list[Record]:
     )
     exploring = SessionView("s-explore", PolicyVersion("other", 1, ""), "f", exploration=Exploration(7, 0.5, 0.25))
     varying = [(pack(NAMES.features, {"names": ["ü", "", ODD]}), np.zeros(1, NAMES.advice_layout.dtype), -0.5, 9)]
-    bulk = Bulk(b"".join(row.tobytes() for row in rows(3)), 3 * ADVICE.tobytes(), 3, 7)
+    parts = [BulkPart(b"".join(row.tobytes() for row in rows(n)), n * ADVICE.tobytes(), n, 6 + n) for n in (2, 1)]
+    bulk = Bulk(parts)
     step = RolloutStep("network", "begun", Rollout(version=2, base=1, alias="latest", share=0.5, reason=ODD), 5.0)
     contexts = {ODD: {"text": 1.0}, "g": {"text": 2.0, ODD: 3.0}}
     return [

@@ -15,7 +15,7 @@ from policybridge_serdes.values import Row
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger.contract import Bounds
 from policybridge_server.ledger.reader import LedgerReader
-from policybridge_server.ledger.records import Begun, Bulk, Ended, Record, Segment
+from policybridge_server.ledger.records import Begun, Bulk, BulkPart, Ended, Record, Segment
 from policybridge_server.ledger.sqlite import SqliteStore
 
 MIB = 1 << 20
@@ -71,7 +71,7 @@ def test_large_observations_and_advices_that_a_client_reported_are_read_as_they_
     observations, advices = (b"".join(bytes(noise(layout, COUNT // 8, seed + n)) for n in range(3)) for seed in (1, 5))
     begun = Begun(SessionView("s", PolicyVersion("network", 1, "sha256:0")), 1.0)
     with closing(SqliteStore(tmp_path / "ledger.db", Bounds())) as store:
-        bulk = Bulk(observations, advices, 3, 5)
+        bulk = Bulk([BulkPart(observations, advices, 3, 5)])
         assert not store.write([begun, Segment("s", 1, signature, "f", bulk, 8 * COUNT), Ended("s", 2.0)])
     with LedgerReader(tmp_path / "ledger.db") as reader:
         (found,) = reader.sessions()
