@@ -19,24 +19,24 @@ VALUES (?1, ?2, ?3, ?4, ?5, zeroblob(?6), zeroblob(?7), iif(?8 IS NULL, NULL, ze
 """
 
 
-def add_large(database: Database, row: SegmentRow, signature: int, observations: Callable[[], Iterator[bytes]]) -> None:
+def add_large(
+    database: Database, session: int, row: SegmentRow, signature: int, observations: Callable[[], Iterator[bytes]]
+) -> None:
     """Add a segment.
 
     Args:
         database: of the segments.
+        session: the number of its session.
         row: the segment's, without observations.
         signature: its number.
         observations: gives the column in pieces. It is called twice: the first time for the size.
 
     """
-    found = database.run("SELECT number FROM sessions WHERE id = ?", row.session).fetchone()
-    if found is None:
-        return
     size = sum(map(len, observations()))
     rest = {"advices": row.advices, "chances": row.chances, "latencies": row.latencies}
     sizes = [None if column is None else len(column) for column in rest.values()]
     # Not INSERT … SELECT, which makes zeros real.
-    added = database.run(_ADD, *found, row.first, row.count, signature, row.context, size, *sizes)
+    added = database.run(_ADD, session, row.first, row.count, signature, row.context, size, *sizes)
     columns = {"observations": observations(), **{name: [each] for name, each in rest.items() if each is not None}}
     for name, pieces in columns.items():
         database.fill("segments", name, int(added.lastrowid or 0), pieces)

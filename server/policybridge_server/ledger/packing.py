@@ -29,6 +29,11 @@ _LEVEL: Final = 1
 
 _SIZE: Final = np.dtype("<u4")
 
+_WORD: Final = np.dtype("<u8")
+
+_FEW: Final = 3
+"""Bytes of a word."""
+
 _PLANES: Final = b"\1"
 """No zlib stream begins with it: the low four bits of its first byte are 8."""
 
@@ -56,7 +61,7 @@ def compressed(pieces: Sequence[Buffer], count: int = 1) -> Iterator[bytes]:
     if sum(map(len, pieces)) <= LARGE:
         data = b"".join(pieces)
         if count > 1:
-            yield _PLANES + isal_zlib.compress(_turned(data, count), _LEVEL)
+            yield _PLANES + isal_zlib.compress(_planes(data, count), _LEVEL)
         else:
             yield isal_zlib.compress(data, _LEVEL)
         return
@@ -64,6 +69,23 @@ def compressed(pieces: Sequence[Buffer], count: int = 1) -> Iterator[bytes]:
     for piece in pieces:
         yield from map(compressor.compress, _steps(memoryview(piece)))
     yield compressor.flush()
+
+
+def _planes(data: bytes, count: int) -> Buffer:
+    """Give ``count`` records in planes.
+
+    If all words of 64 bits are small, their low bytes alone are moved, in a third of the time.
+    """
+    size = len(data) // count
+    if size % _WORD.itemsize or not size:
+        return _turned(data, count)
+    used = -(-int(np.frombuffer(data, _WORD).max()).bit_length() // 8)
+    if used > _FEW:
+        return _turned(data, count)
+    planes = np.zeros((size // _WORD.itemsize, _WORD.itemsize, count), np.uint8)
+    records = np.frombuffer(data, np.uint8).reshape(count, -1, _WORD.itemsize)
+    planes[:, :used] = records[:, :, :used].transpose(1, 2, 0)
+    return planes.reshape(-1).data
 
 
 def _turned(data: bytes, lines: int) -> bytes:

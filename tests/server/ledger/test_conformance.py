@@ -1,5 +1,6 @@
 """What every kind of ledger owes: the same records give the same sessions, decisions, exports and summaries."""
 
+import random
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -186,6 +187,27 @@ def test_every_kind_of_ledger_gives_back_what_the_file_gives(keep: Keep, tmp_pat
         answers.append([str(dict(first)), str(dict(second)), told(each, tmp_path / "log")])
     assert answers[0] == answers[1]
     assert "3 decisions of the session are lost" in answers[0][1]
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("seed", range(4))
+def test_it_makes_no_difference_which_records_are_written_together(
+    keep: Keep, tmp_path: Path, kind: str, seed: int
+) -> None:
+    drawn = random.Random(seed)
+    records = everything()
+    cuts = sorted(drawn.sample(range(1, len(records)), k=seed and drawn.randrange(1, len(records))))
+    answers: list[tuple[list[tuple[int, str]], dict[str, Any]]] = []
+    for ends in ([*range(1, len(records)), None], [*cuts, None]):
+        each = Kept(str(tmp_path / f"{len(answers)}.db")) if kind == "sqlite" else keep(kind)
+        refused, begin = list[tuple[int, str]](), 0
+        with closing(each.store()) as store:
+            for end in ends:
+                told_so = store.write(records[begin:end])
+                refused += [(begin + position, str(error)) for position, error in told_so.items()]
+                begin = end or 0
+        answers.append((sorted(refused), told(each, tmp_path / "log")))
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize(

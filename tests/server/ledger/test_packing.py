@@ -34,6 +34,16 @@ def test_columns_of_small_integers_are_stored_by_planes_in_less_than_those_of_an
     assert len(column) < 0.75 * len(zlib.compress(drawn.tobytes(), 1))
 
 
+@pytest.mark.parametrize("largest", [0, 255, 256, 2**16 - 1, 2**16, 2**24 - 1, 2**24, 2**32, 2**63 - 1, -1, -(2**63)])
+def test_the_planes_of_integers_are_complete_however_large_one_of_them_is(largest: int) -> None:
+    layout = Layout.of([TensorSpec("x", ElementType.INT64, (3,)), TensorSpec("y", ElementType.INT64)])
+    drawn = np.random.default_rng(1).poisson(3, (50, 4)).astype("<i8")
+    drawn[17, 2] = largest
+    column = pack_rows(layout, [row.tobytes() for row in drawn])
+    assert zlib.decompress(column[1:]) == np.frombuffer(drawn.tobytes(), np.uint8).reshape(50, 32).T.tobytes()
+    assert unpack_rows(layout, column, 50).tobytes() == drawn.tobytes()
+
+
 def test_varying_records_come_back_as_they_were() -> None:
     records = [pack(VARYING, {"names": ["ü"] * n, "x": n}) for n in range(4)]
     values = unpack_rows(VARYING, pack_rows(VARYING, records), 4)

@@ -12,12 +12,12 @@ import psycopg
 from policybridge_core.errors import PolicyBridgeError, UnknownError
 from policybridge_server.backends.contract import SessionView
 from policybridge_server.ledger.failures import refusal
-from policybridge_server.ledger.postgres.changes import Named, SessionTotals, by_session
 from policybridge_server.ledger.postgres.connection import Connected
 from policybridge_server.ledger.postgres.partitions import SHIFT
 from policybridge_server.ledger.postgres.text import escaped
 from policybridge_server.ledger.resuming import Kept, check_resumed
 from policybridge_server.ledger.rows import REPORTERS, InterruptedRow, LostRow, Row, SegmentRow, StepRow, line
+from policybridge_server.ledger.totals import Named, SessionTotals, TwiceError, by_session
 
 _LOG = logging.getLogger(__name__)
 
@@ -172,7 +172,10 @@ class Tables:
         return held
 
     def _add(self, writer: str, rows: Sequence[Named]) -> dict[Any, PolicyBridgeError]:
-        changes = by_session(rows)
+        try:
+            changes = by_session(rows)
+        except TwiceError as error:
+            raise psycopg.errors.UniqueViolation(str(error)) from error
         self._find(changes)
         refused = self._begin(writer, changes)
         there = {self._numbers[key]: change for key, change in changes.items() if key in self._numbers}

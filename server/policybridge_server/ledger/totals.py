@@ -1,10 +1,8 @@
-"""The sum of many rows for each session, so that its own row is written once."""
+"""The sum of a transaction's rows for each session, so that its own row is written once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import psycopg
 
 from policybridge_server.ledger.rows import (
     EndRow,
@@ -83,11 +81,15 @@ class SessionTotals:
         return bool(self.decisions or self.lost or self.closed is not None or self.reported is not None)
 
 
+class TwiceError(Exception):
+    """Two rows begin the same session."""
+
+
 def by_session(rows: Sequence[Named]) -> dict[str, SessionTotals]:
     """Return the sums of rows by the sessions' ids.
 
     Raises:
-        psycopg.errors.UniqueViolation: a session begins twice.
+        TwiceError: a session begins twice.
 
     """
     changes: dict[str, SessionTotals] = {}
@@ -98,6 +100,6 @@ def by_session(rows: Sequence[Named]) -> dict[str, SessionTotals]:
             case _:
                 change = changes.setdefault(row.session, SessionTotals())
                 if isinstance(row, SessionRow) and change.begun is not None:
-                    raise psycopg.errors.UniqueViolation(f"there is a session {row.session!r}")
+                    raise TwiceError(f"there is a session {row.session!r}")
                 change.add(name, row)
     return changes
