@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Coroutine
@@ -32,6 +33,77 @@ def test_a_signal_is_heeded_though_very_many_calls_of_threads_come_before_it() -
     with asyncio.Runner(loop_factory=lambda: cast("asyncio.AbstractEventLoop", Loop(lambda: 0))) as runner:
         runner.run(work())
     assert called == list(range(5_000))
+
+
+def test_what_threads_post_is_called_on_the_loops_thread_in_order_and_an_error_costs_no_other_call() -> None:
+    called: list[tuple[int, int]] = []
+    told: list[dict[str, Any]] = []
+
+    def call(number: int) -> None:
+        if number == 7:
+            raise ValueError(number)
+        called.append((number, threading.get_ident()))
+
+    async def work() -> None:
+        loop, over = cast("Loop", asyncio.get_running_loop()), asyncio.Event()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+
+        def post() -> None:
+            for number in range(5_000):
+                loop.post(call, number)
+            loop.post(over.set)
+
+        thread = threading.Thread(target=post)
+        thread.start()
+        # The loop sleeps until the first call comes.
+        await asyncio.wait_for(over.wait(), 60)
+        thread.join()
+
+    with asyncio.Runner(loop_factory=lambda: cast("asyncio.AbstractEventLoop", Loop(lambda: 0))) as runner:
+        runner.run(work())
+    assert called == [(number, threading.get_ident()) for number in range(5_000) if number != 7]
+    assert [str(each["exception"]) for each in told] == ["7"]
+
+
+def test_a_call_that_posts_another_one_keeps_no_turn_from_its_end() -> None:
+    counters = Counters()
+
+    async def work() -> None:
+        loop, left, over = cast("Loop", asyncio.get_running_loop()), [50], asyncio.Event()
+
+        def again() -> None:
+            left[0] -= 1
+            if left[0]:
+                loop.post(again)
+            else:
+                over.set()
+
+        loop.post(again)
+        await asyncio.wait_for(over.wait(), 60)
+
+    with asyncio.Runner(
+        loop_factory=lambda: cast("asyncio.AbstractEventLoop", Loop(lambda: 0, counters=counters))
+    ) as runner:
+        runner.run(work())
+    assert sum(counters.turns.buckets) >= 50
+
+
+def test_nothing_can_be_posted_to_a_closed_loop() -> None:
+    loop = Loop(lambda: 0)
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.post(print)
+
+
+def test_a_large_read_takes_what_has_come_and_keeps_nothing_of_an_earlier_one() -> None:
+    loop = Loop(lambda: 0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        for sent in (b"long ago " * 1000, b"new", b""):
+            theirs.sendall(sent) if sent else theirs.close()
+            assert loop.read(ours.fileno()) == sent
+    loop.close()
 
 
 def test_after_waits_in_vain_the_loop_stays_awake_less_and_less_often_down_to_once_in_64_answers() -> None:

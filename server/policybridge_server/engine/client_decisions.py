@@ -1,7 +1,7 @@
 """Decisions that a client made by the policy's form: their record, and the check of a sample of them."""
 
 import logging
-import random
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,8 +21,6 @@ from policybridge_server.engine.recorder import Recording
 from policybridge_server.engine.resuming import HeldDecisions
 
 _LOG = logging.getLogger(__name__)
-
-_RANDOM: Final = random.SystemRandom()
 
 _ONE_OF: Final = 64
 """The server makes one of this many decisions again, and one of each larger message."""
@@ -71,6 +69,7 @@ class ClientDecisions:
         self._features = signature.features.size
         self._advice = signature.advice_layout
         self._choices = None if model.head is None else model.head.count
+        self._choice = signature.advice.name
         self._batcher = batcher
         self._recording = recording
         self.held: HeldDecisions | None = None
@@ -103,8 +102,7 @@ class ClientDecisions:
             return
         middle, end = count * size, count * (size + advice)
         view = memoryview(payload)
-        advices = np.frombuffer(payload, self._advice.dtype, count, middle)
-        self._check_choices(advices)
+        self._check_choices(np.frombuffer(payload, self._advice.dtype, count, middle))
         chances = self._chances(decided, end)
         first = self._count_draws(count)
         self._counters.made_by_clients += count
@@ -112,18 +110,22 @@ class ClientDecisions:
             self._recording.reported(count, view[:middle], view[middle:end], decided.nanoseconds // count, view[end:])
             # Reports come faster than a disk takes them. Else they would fill the room of all sessions.
             taken = partial(self._recording.keep_pace, taken)
-        drawn = _RANDOM.randrange(max(count, _ONE_OF))
+        # Of the system's source, which clients cannot foretell. A remainder of 64 bits is even enough.
+        drawn = int.from_bytes(os.urandom(8), "little") % max(count, _ONE_OF)
         # A record does not say which draws the server made in between, so that the numbers of its own are not known.
         if drawn < count and (self.held is None or self._session.drawing is None):
-            told = advices[drawn : drawn + 1].tobytes(), None if chances is None else float(chances[drawn])
-            self._drawn.append(_Drawn(first + drawn, payload[drawn * size : (drawn + 1) * size], *told))
+            row, begin = payload[drawn * size : (drawn + 1) * size], middle + drawn * advice
+            chance = None if chances is None else float(chances[drawn])
+            self._drawn.append(_Drawn(first + drawn, row, payload[begin : begin + advice], chance))
         if len(self._drawn) >= _MOST_DRAWN:
             self.check(taken)
         else:
             taken()
 
     def check(self, checked: Callable[[], None] | None = None) -> None:
-        """Make the drawn decisions again, as one batch, and call ``checked`` when they are made."""
+        """Make the drawn decisions, if there are some, again as one batch, and call ``checked`` when they are made."""
+        if not self._drawn:
+            return
         drawn, self._drawn = self._drawn, []
         left = len(drawn)
 
@@ -179,8 +181,8 @@ class ClientDecisions:
         choices = self._choices
         if choices is None:
             return
-        given: npt.NDArray[Any] = advices[self._advice.specs[0].name]
-        if (given < 0).any() or (given >= choices).any():
+        given: npt.NDArray[Any] = advices[self._choice]
+        if given.max() >= choices or given.min() < 0:
             raise InvalidError(f"the policy's advice is one of 0 to {choices - 1}, and a reported one is not")
 
 

@@ -88,7 +88,7 @@ class LedgerRecorder:
         self._left_out = _LeftOut()
 
     def start(self, post: Callable[..., object]) -> None:
-        """Begin to write; ``post`` makes a call on the loop thread, like ``loop.call_soon_threadsafe``."""
+        """Begin to write; ``post`` makes a call on the loop thread, like `Loop.post`."""
         self._writer.start(post, self.hand_over)
 
     def opened(self, session: SessionView) -> "LedgerRecording":

@@ -34,6 +34,7 @@ class Channel:
     Attributes:
         is_open: whether `close` has not been called.
         expected: bytes of one message that a large read may bring; a handler of many small messages sets it.
+        takes_reports: whether most messages are large, so that each read may bring as much.
         unsent: bytes that wait until the client reads.
 
     """
@@ -41,6 +42,7 @@ class Channel:
     def __init__(self, incoming: int, outgoing: int, close: Callable[[], None], loop: Loop, handler: Handler) -> None:
         self.is_open = True
         self.expected = _READ_MORE
+        self.takes_reports = False
         # A bytearray: appending to it, or cutting its front, does not copy its content.
         self.unsent = bytearray()
         self._incoming = incoming
@@ -59,6 +61,8 @@ class Channel:
     def receive(self) -> bytes | None:
         """Return the arrived bytes: ``b""`` at the end or on a broken connection, ``None`` for nothing yet."""
         try:
+            if self.takes_reports:
+                return self._loop.read(self._incoming)
             wanted = max(_READ, min(self.expected, _READ_MORE)) if self._full else _READ
             data = self._take(wanted)
         except BlockingIOError:

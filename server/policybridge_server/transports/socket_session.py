@@ -131,6 +131,7 @@ class SocketSession(ChannelConversation[Event]):
     def _opened(self, session: Session) -> None:
         if not self._resumes:
             self._channel.send(opened_line(session.view.id, session.policy, session.decides, session.forms))
+        self._channel.takes_reports = session.forms is not None
         self._prefix = b"" if self._framing == "raw" else _ADVICE
         self._sends_chance = self._framing == "chance"
         self._receive_from(self._reader.read(bytes(self._line)))
