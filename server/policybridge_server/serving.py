@@ -18,7 +18,7 @@ from policybridge_server.engine.timeouts import Timeouts
 from policybridge_server.engine.tracing import Tracer
 from policybridge_server.following import Following
 from policybridge_server.following.places import all_folders, copies, origins
-from policybridge_server.forms.offering import forms_of_version
+from policybridge_server.forms.offering import forms_of_version, may_have_forms
 from policybridge_server.ledger.recorder import LedgerRecorder
 from policybridge_server.loop import Loop
 from policybridge_server.publishing.peers import Alone, Peers
@@ -105,7 +105,7 @@ class Daemon:
         engine.needs_report_scope = config.report_scope
         self._opener = SessionOpener(engine, self._admission)
         if not config.no_forms:
-            self._opener.make_forms = forms_of_version
+            self._opener.make_forms, self._opener.may_have_forms = forms_of_version, may_have_forms
         self.reloading = Reloading(self._admission, self._access)
         self._opener.turn = member.peers.turn
         self._publisher = Publisher(
@@ -142,7 +142,7 @@ class Daemon:
         if self._member.leads:
             await self._following.start()
         await self._listen(listening)
-        works = [return_memory()]
+        works = [return_memory(), self._opener.make_forms_ahead()]
         if self._member.leads:
             watcher = FolderWatcher(self._engine.repository, self._publisher, self._own)
             works += [watcher.watch(), self._judge().watch()]

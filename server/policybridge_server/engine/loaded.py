@@ -28,7 +28,7 @@ class LoadedVersion:
         sessions: number of its open sessions.
         counters: the version's counters.
         forms: the forms of its models; ``None``: they are not made.
-        making: makes them; ``None``: no client has wanted one.
+        making: makes them; ``None``: nobody has begun.
 
     """
 

@@ -33,6 +33,7 @@ class SessionOpener:
         loading: lock of loading and publishing: one at a time.
         turn: the lock among the server's processes for changes of the repository.
         make_forms: makes the forms of a version, in a thread; by default there are none.
+        may_have_forms: whether a version may have forms, without a look at its files; by default none has.
 
     """
 
@@ -42,6 +43,7 @@ class SessionOpener:
         self.loading = asyncio.Lock()
         self.turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         self.make_forms: Callable[[StoredVersion], Forms] = lambda _: NO_FORMS
+        self.may_have_forms: Callable[[StoredVersion], bool] = lambda _: False
         self._draining = False
 
     @asynccontextmanager
@@ -121,12 +123,34 @@ class SessionOpener:
         loaded = await self._chosen(reference, options.file)
         if loaded.forms is not None or not options.evaluates:
             return loaded
-        if loaded.making is None:
-            loaded.making = asyncio.create_task(self._make_forms(loaded))
         # A compiler does not wait longer: the server decides for it, and the next ones get the forms.
-        await asyncio.wait([loaded.making], timeout=_FORMS_SECONDS)
+        await asyncio.wait([self._making(loaded)], timeout=_FORMS_SECONDS)
         # Meanwhile the reference may have moved, and the version may have been unloaded.
         return await self._chosen(reference, options.file)
+
+    async def make_forms_ahead(self) -> None:
+        """Make the forms of each version that is loaded, one after the other, until this is cancelled.
+
+        So the first session of a version need not wait for them. One that comes earlier does not wait for other
+        versions' forms.
+        """
+        came, loop = asyncio.Event(), asyncio.get_running_loop()
+        versions = self.engine.versions
+        versions.on_load(lambda: loop.call_soon_threadsafe(came.set))
+        try:
+            while True:
+                came.clear()
+                lacking = (each for each in versions.loaded if each.making is None)
+                loaded = next((each for each in lacking if self.may_have_forms(each.stored)), None)
+                await (came.wait() if loaded is None else asyncio.wait([self._making(loaded)]))
+        finally:
+            versions.on_load(lambda: None)
+
+    def _making(self, loaded: LoadedVersion) -> "asyncio.Task[None]":
+        """Give the task that makes the forms of a version, or has made them; begin it, if nobody has."""
+        if loaded.making is None:
+            loaded.making = asyncio.create_task(self._make_forms(loaded))
+        return loaded.making
 
     async def _make_forms(self, loaded: LoadedVersion) -> None:
         try:

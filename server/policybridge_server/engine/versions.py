@@ -38,12 +38,17 @@ class LoadedVersions:
         self.counters = given.counters or Counters()
         self._rehearsal = Rehearsal()
         self._told: set[PolicyVersion] = set()
+        self._came: Callable[[], object] = lambda: None
         self._unloaded: Callable[[StoredVersion], None] | None = None
         self._loaded: dict[PolicyVersion, LoadedVersion] = {}
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let slow models run in worker threads beside the thread of ``loop``."""
         self._given = self._given._replace(loop=loop)
+
+    def on_load(self, came: Callable[[], object]) -> None:
+        """Call ``came`` in any thread after each version that has been loaded, from now on."""
+        self._came = came
 
     def on_unload(self, unloaded: Callable[[StoredVersion], None]) -> None:
         """Call ``unloaded`` with each version that has been unloaded, from now on."""
@@ -67,6 +72,7 @@ class LoadedVersions:
             loaded = self.prepare(stored)
             if self._loaded.setdefault(stored.policy, loaded) is loaded:
                 self.counters.came(loaded.counters)
+                self._came()
         return self._loaded[stored.policy]
 
     def preload(self) -> None:
@@ -149,6 +155,7 @@ class LoadedVersions:
         """Let sessions get a version that was prepared."""
         self._loaded[loaded.stored.policy] = loaded
         self.counters.came(loaded.counters)
+        self._came()
 
     @property
     def loaded(self) -> list[LoadedVersion]:

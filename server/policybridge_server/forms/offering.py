@@ -2,6 +2,7 @@
 
 import logging
 from importlib import import_module
+from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_server.engine.forms import NO_FORMS, FormFile, Forms
@@ -10,9 +11,17 @@ from policybridge_server.repository import StoredVersion
 _LOG = logging.getLogger(__name__)
 
 
+_BACKEND: Final = "onnx"
+
+
+def may_have_forms(stored: StoredVersion) -> bool:
+    """Whether a version's models may have forms: those of other backends have none."""
+    return stored.config.backend == _BACKEND
+
+
 def forms_of_version(stored: StoredVersion) -> Forms:
     """Make the forms of a version's models; those that have none are left out, and the log says why. Blocks."""
-    if stored.config.backend != "onnx":
+    if not may_have_forms(stored):
         # Without the import: a server of policies in Python need not load ONNX Runtime for clients that may decide.
         _LOG.info("clients of %s ask for each decision: %s has no portable form", stored, stored.config.backend)
         return NO_FORMS

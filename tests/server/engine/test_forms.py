@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from policybridge_server.engine.opener import SessionOpener
 from policybridge_server.engine.session import Session
 from policybridge_server.loop import Loop
 from policybridge_server.repository import Repository, StoredVersion
+from tests.conftest import running_server
+from tests.server.ledger.test_writer import within
 from tests.server.publishing.steps import Silent, until
 
 FORMS = Forms({"": FormFile.of(b"a form")})
@@ -90,6 +92,72 @@ def test_the_rest_of_a_sample_is_made_again_when_the_session_ends(tmp_path: Path
         assert session.loaded.counters.checked == 3
 
     opening(tmp_path, steps)
+
+
+def test_forms_are_made_ahead_one_version_after_the_other_and_a_session_waits_for_its_own_alone(
+    tmp_path: Path,
+) -> None:
+    may_end, made, at_once = threading.Event(), list[str](), [0]
+
+    def make(stored: StoredVersion) -> Forms:
+        made.append(stored.policy.name)
+        at_once[0] += 1
+        if stored.policy.name == "a":
+            may_end.wait(60)
+        at_once[0] -= 1
+        return FORMS
+
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = make
+        opener.may_have_forms = lambda stored: stored.policy.name != "none"
+        ahead = asyncio.create_task(opener.make_forms_ahead())
+        loaded = [await opener.version(PolicyReference(name)) for name in ("none", "a", "b", "c")]
+        await until(lambda: made == ["a"])
+        session = await opener.open(PolicyReference("c"), SessionOptions(evaluates=True), Silent())
+        assert session.forms is FORMS
+        assert (made, at_once) == (["a", "c"], [1])
+        may_end.set()
+        await until(lambda: loaded[2].forms is FORMS)
+        assert made == ["a", "c", "b"]
+        # Nobody has wanted any of these; what may have none is left alone.
+        assert [each.forms for each in loaded] == [None, FORMS, FORMS, FORMS]
+        ahead.cancel()
+
+    for name in ("none", "a", "b", "c"):
+        write_network(tmp_path, name)
+    opening(tmp_path, steps)
+
+
+def test_a_version_that_comes_later_gets_its_forms_ahead_too_and_one_whose_forms_fail_costs_no_other(
+    tmp_path: Path,
+) -> None:
+    def make(stored: StoredVersion) -> Forms:
+        if stored.policy.name == "a":
+            raise RuntimeError("no memory")
+        return FORMS
+
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms, opener.may_have_forms = make, lambda _: True
+        ahead = asyncio.create_task(opener.make_forms_ahead())
+        for name, forms in (("a", NO_FORMS), ("b", FORMS)):
+            loaded = await opener.version(PolicyReference(name))
+            await until(lambda: loaded.forms is forms)  # noqa: B023 - it is called in this turn
+        ahead.cancel()
+        with suppress(asyncio.CancelledError):
+            await ahead
+        # A load after the end wakes nobody.
+        assert (await opener.version(PolicyReference("c"))).making is None
+
+    for name in ("a", "b", "c"):
+        write_network(tmp_path, name)
+    opening(tmp_path, steps)
+
+
+def test_a_server_makes_forms_before_a_client_wants_one(tmp_path: Path) -> None:
+    write_network(tmp_path / "policies", "network")
+    with running_server(tmp_path / "policies", tmp_path) as server:
+        maps = Path(f"/proc/{server.process.pid}/maps")
+        assert within(120, lambda: "onnx_cpp2py" in maps.read_text())
 
 
 def test_forms_are_made_once_for_sessions_that_open_together(tmp_path: Path) -> None:
