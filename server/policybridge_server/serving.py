@@ -133,7 +133,7 @@ class Daemon:
         """
         self._engine.attach(self._loop)
         if self._recorder is not None:
-            self._recorder.start(self._loop.post)
+            self._recorder.start(self._loop.post, by_turns=True)
         if self._member.leads:
             self._tell_empty()
         self._engine.versions.preload()

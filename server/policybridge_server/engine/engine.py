@@ -233,6 +233,8 @@ class Engine:
             for batcher in scheduled:
                 count += batcher.run(begun, read)
             begun = perf_counter_ns()
+        if self._recorder is not None:
+            self._recorder.end_turn()
         return count
 
     def close(self) -> None:

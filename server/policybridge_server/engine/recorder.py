@@ -67,6 +67,9 @@ class Recorder(Protocol):
         session of that id is recorded.
         """
 
+    def end_turn(self) -> None:
+        """Write soon what clients wait for: what came in one turn of the loop is here."""
+
     def step(self, step: RolloutStep, acknowledge: Acknowledge) -> None:
         """Record a step of a roll-out, and acknowledge when it is durable."""
 

@@ -87,9 +87,20 @@ class LedgerRecorder:
         self._open: dict[str, LedgerRecording] = {}
         self._left_out = _LeftOut()
 
-    def start(self, post: Callable[..., object]) -> None:
-        """Begin to write; ``post`` makes a call on the loop thread, like `Loop.post`."""
-        self._writer.start(post, self.hand_over)
+    def start(self, post: Callable[..., object], *, by_turns: bool = False) -> None:
+        """Begin to write.
+
+        Args:
+            post: makes a call on the loop thread, like `Loop.post`.
+            by_turns: whether `end_turn` is called after each turn, so that what is reported in a turn is written at
+                its end, together.
+
+        """
+        self._writer.start(post, self.hand_over, by_turns=by_turns)
+
+    def end_turn(self) -> None:
+        """Let the writer write what was reported in this turn."""
+        self._writer.end_turn()
 
     def opened(self, session: SessionView) -> "LedgerRecording":
         """Make the record of a session."""

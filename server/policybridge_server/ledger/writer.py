@@ -75,6 +75,7 @@ class Writer:
         self._queue: deque[_Item] = deque()
         self._waiting: deque[_Item] = deque()
         self._wake = _Wake()
+        self._by_turns = self._urgent = False
         self._stopping = False
         # In bytes. Only the loop thread changes `_put_bytes`; only the writer's thread changes the other two.
         self._put_bytes = 0
@@ -87,9 +88,17 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._post: Callable[..., object] | None = None
 
-    def start(self, post: Callable[..., object], collect: Callable[[], None]) -> None:
-        """Start the thread. ``post`` makes a call on the loop thread; ``collect`` runs there and puts the decisions."""
+    def start(self, post: Callable[..., object], collect: Callable[[], None], *, by_turns: bool = False) -> None:
+        """Start the thread.
+
+        Args:
+            post: makes a call on the loop thread.
+            collect: runs there and puts the decisions.
+            by_turns: whether `end_turn` is called after each turn of the loop.
+
+        """
         self._post = post
+        self._by_turns = by_turns
         self._collect = collect
         self._thread = threading.Thread(target=self._run, name="ledger")
         self._thread.start()
@@ -101,11 +110,20 @@ class Writer:
         self._queue.append((record, None, size))
 
     def put_urgent(self, record: Record, acknowledge: Acknowledge) -> None:
-        """Write ``record`` at once, then call ``acknowledge`` on the loop thread."""
+        """Write ``record`` at once, or when the turn ends, then call ``acknowledge`` on the loop thread."""
         size = record.size
         self._put_bytes += size
         self._queue.append((record, acknowledge, size))
-        self._wake.set()
+        if self._by_turns:
+            self._urgent = True
+        else:
+            self._wake.set()
+
+    def end_turn(self) -> None:
+        """Wake the thread for the urgent records of this turn: sooner, it would only wait for the interpreter."""
+        if self._urgent:
+            self._urgent = False
+            self._wake.set()
 
     def has_room(self, size: int) -> bool:
         """Whether ``size`` more bytes may wait."""

@@ -73,6 +73,20 @@ def test_a_transaction_is_bounded_however_many_records_wait_and_a_larger_record_
     assert store.sizes == [4 * MIB, 4 * MIB, 2 * MIB, 9 * MIB, 4 * MIB, 4 * MIB, 2 * MIB]
 
 
+def test_what_is_reported_in_a_turn_of_the_loop_is_written_and_acknowledged_when_the_turn_has_ended() -> None:
+    store, told = Kept(), list[tuple[int, PolicyBridgeError | None]]()
+    writing = Writer(store)
+    writing.start(lambda call, *arguments: call(*arguments), lambda: None, by_turns=True)
+    with closing(writing):
+        for turn in range(3):
+            for number in range(4):
+                writing.put_urgent(Lost(f"s{number}", turn, 1), lambda error, turn=turn: told.append((turn, error)))  # type: ignore[misc]
+            writing.end_turn()
+            wait_for(lambda: len(told) == 4 * turn + 4)  # noqa: B023 - it is called in this turn
+    assert [turn for turn, _ in told] == [0] * 4 + [1] * 4 + [2] * 4
+    assert sum(len(records) for records in store.transactions) == 12
+
+
 def test_with_little_room_transactions_become_smaller_until_they_fit_and_the_log_tells_begin_and_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
