@@ -198,7 +198,8 @@ class LedgerRecording:
         self.hand_over()
         self._signature = signature
         self._most = max(1, min(_DECISIONS, _BYTES // max(signature.features.size, 1)))
-        self._varying = [spec.name for spec in signature.features.specs if not spec.fixed]
+        features = signature.features
+        self._varying = [] if features.fixed else [spec.name for spec in features.specs if not spec.fixed]
 
     def _begin(self) -> None:
         record = Begun(self._session, self._clock.now().wall)

@@ -115,6 +115,12 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outcome: OutcomeFields
 
 
+_HELLO: Final = msgspec.json.Decoder(Hello)
+
+_NO_HELLO: Final = (b'"report"', b'"resume"', b"\\")
+"""A line without any of these is no report and no record: JSON may write a name with backslashes."""
+
+
 def parse_hello(line: bytes) -> Hello | Report | Resume:
     """Read the client's first line.
 
@@ -123,13 +129,15 @@ def parse_hello(line: bytes) -> Hello | Report | Resume:
 
     """
     try:
+        if not any(mark in line for mark in _NO_HELLO):
+            return _HELLO.decode(line)
         # Decide first which of them it is: msgspec's errors for a union name the fields of none.
         fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         if "report" in fields:
             return msgspec.json.decode(line, type=Report)
         if "resume" in fields:
             return msgspec.json.decode(line, type=Resume)
-        return msgspec.json.decode(line, type=Hello)
+        return _HELLO.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidError(f"the hello line is malformed: {error}; see proto/SOCKET.md") from error
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from policybridge_server.transports.socket_frames import Hello, Report, Resume, parse_hello
 from tests.conftest import RunningServer, running_server
 from tests.repositories import answering, write_python
 
@@ -323,3 +324,17 @@ def test_without_watchfiles_a_refused_client_that_does_not_close_is_closed_by_th
                 assert closed.poll(8000)
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b'{"policybridge":1,"policy":"p","labels":{"report":"resume","a\\\\b":"c"}}', Hello),
+        (b'{"policybridge":1,"policy":"p"}', Hello),
+        (b'{"policybridge":1,"report":"id","outcome":{}}', Report),
+        (b'{"policybridge":1,"rep\\u006frt":"id","outcome":{}}', Report),
+        (b'{"policybridge":1,"r\\u0065sume":"id","policy":"p","version":1,"digest":"d"}', Resume),
+    ],
+)
+def test_a_first_line_is_told_apart_however_it_writes_its_names(line: bytes, kind: type) -> None:
+    assert type(parse_hello(line)) is kind
