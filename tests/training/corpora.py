@@ -13,7 +13,7 @@ from policybridge_train.processes.process import compile_by
 
 _LANGUAGES: Final = {".c": "c", ".cpp": "c++"}
 _FLAGS: Final = (
-    *("-mrelocation-model", "pic", "-pic-level", "2", "-funwind-tables=2"),
+    *("-triple", "x86_64-unknown-linux-gnu", "-mrelocation-model", "pic", "-pic-level", "2", "-funwind-tables=2"),
     *("-ffunction-sections", "-fdata-sections", "-target-cpu", "x86-64"),
 )
 
@@ -23,9 +23,7 @@ def write_corpus(
     sources: Mapping[str, str],
     programs: Sequence[Program] = (),
     compiler: str = "zig",
-    *,
     level: str = "-Oz",
-    triple: str = "x86_64-unknown-linux-gnu",
 ) -> Corpus:
     """Write a corpus of these sources, by the modules' names; the folder of a name is its project."""
     modules = []
@@ -34,7 +32,7 @@ def write_corpus(
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(text)
         language = _LANGUAGES[source.suffix]
-        module = Module(name, folder, ("-triple", triple, *_FLAGS, level), name.partition("/")[0], name, language)
+        module = Module(name, folder, (*_FLAGS, level), name.partition("/")[0], name, language)
         module.bitcode.parent.mkdir(parents=True, exist_ok=True)
         module.bitcode.with_name(f"{module.bitcode.name[:-3]}.cmd").write_bytes(_ended(module.arguments))
         frontend = ["-cc1", "-emit-llvm-bc", "-disable-llvm-passes", *module.arguments, "-x", language, str(source)]

@@ -132,11 +132,6 @@ void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, 
   gate.order(module);
 }
 
-bool PassGate::can_share_registers(const Module &module) {
-  const KnownSwitch *option = find_switch("ipra");
-  return option && can_set(*option) && may_share_registers(module);
-}
-
 void PassGate::changed(Module &module) {
   Gates &gates = Gates::all();
   const std::lock_guard lock(gates.mutex);

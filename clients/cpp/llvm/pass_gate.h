@@ -32,9 +32,6 @@ public:
   /// Read the functions of a module anew: LLVM's last passes remove some after `answer_for`.
   static void changed(llvm::Module &module);
 
-  /// Whether `ipra` has an effect on a module that this process generates code for, as a log of sites tells.
-  static bool can_share_registers(const llvm::Module &module);
-
   /// Answer for no module of this context any more.
   static void answer_for_none(llvm::LLVMContext &context);
 

@@ -2,8 +2,7 @@
 // space, 0x7f and '%' are %XX.
 //
 // The first line: `policybridge-sites 1`, the module's digest, its level (Oz, Os or O2), its path, how many of the
-// store's decisions applied, and how many the store has for the module (0 and 0 without a store), and whether `ipra`
-// has an effect on the module: 0 or 1.
+// store's decisions applied, and how many the store has for the module; 0 and 0 without a store.
 //
 // Each other line is one call that LLVM asked about, in order:
 //   key                  in 16 hexadecimal digits, as in a store

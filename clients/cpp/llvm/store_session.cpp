@@ -3,7 +3,6 @@
 #include "cache_key.h"
 #include "module_names.h"
 #include "module_stage.h"
-#include "pass_gate.h"
 #include "process_names.h"
 #include "telling.h"
 
@@ -55,10 +54,8 @@ StoreSession::StoreSession(Module &module, ModuleAnalysisManager &analyses, std:
     failure_ = read_store();
   if (!failure_.ok())
     fail(failure_);
-  if (is_logged) {
+  if (is_logged)
     log_.emplace();
-    can_share_registers_ = phase_ == compile_phase && PassGate::can_share_registers(module);
-  }
   if (!decisions_.inlining.empty() || is_logged)
     sites_.emplace(module);
   if (!decisions_.passes.empty() || has_pass_log)
@@ -160,7 +157,7 @@ void StoreSession::tell() const {
 void StoreSession::write_log() {
   const std::string first_line = "policybridge-sites 1\t" + compiled_.digest + "\t" + compiled_.level + "\t" +
                                  percent_encoded(compiled_.path) + "\t" + std::to_string(report_.applied) + "\t" +
-                                 std::to_string(report_.decisions) + "\t" + (can_share_registers_ ? "1" : "0");
+                                 std::to_string(report_.decisions);
   if (Status status = log_->write(file_of(configuration_->settings.sites, name_of(module_)), first_line); !status.ok())
     errs() << "policybridge: no log of sites: " << status.message() << "\n";
 }

@@ -74,7 +74,6 @@ private:
   bool is_own_section_ = false; // not that of another file of the same name
   std::optional<CallSites> sites_;
   std::optional<SiteLog> log_;
-  bool can_share_registers_ = false; // known where there is a log
   std::shared_ptr<ModulePasses> passes_;
   StoreReport report_;
   Status failure_;

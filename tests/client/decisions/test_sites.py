@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from policybridge_client.decisions import parse_sites, read_sites
 from policybridge_core.errors import InvalidError, NotFoundError
 
-HEAD: Final = b"policybridge-sites\t1\t00112233445566aa\tOz\tsrc/a%20b.c\t1\t2\t1\n"
-OLDER: Final = HEAD.replace(b"\t1\n", b"\n")
+HEAD: Final = b"policybridge-sites\t1\t00112233445566aa\tOz\tsrc/a%20b.c\t1\t2\n"
 ROWS: Final = (
     b"0123456789abcdef\t1\t0\t0\tf\tf\tg%09h\t0\t0\t1\t2\t-15\t5\t10\t20\t3\t1\t2\t0\tf:1:2.3\n"
     b"1123456789abcdef\t0\t0\t0\tf\to\t\t1\t1\t0\t1\t\t\t10\t20\t3\t0\t2\t1\t\n"
@@ -22,7 +21,7 @@ ROWS: Final = (
 def test_a_log_is_read_into_one_sequence_for_each_column() -> None:
     log = parse_sites(HEAD + ROWS)
     assert (log.by, log.digest, log.level, log.path) == ("site", "00112233445566aa", "Oz", "src/a b.c")
-    assert (log.applied, log.of, log.shares, len(log)) == (1, 2, True, 2)
+    assert (log.applied, log.of, len(log)) == (1, 2, 2)
     assert log.keys == ["0123456789abcdef", "1123456789abcdef"]
     assert log.default.tolist() == [True, False]
     assert log.taken.tolist() == log.inlined.tolist() == [False, False]
@@ -41,11 +40,6 @@ def test_a_log_without_calls_is_an_empty_one() -> None:
     assert log.numbers["cost"].tolist() == []
 
 
-def test_the_log_of_a_plugin_that_does_not_tell_of_shared_registers_is_one_without_them() -> None:
-    log = parse_sites(OLDER + ROWS)
-    assert (log.applied, log.of, log.shares, len(log)) == (1, 2, False, 2)
-
-
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -54,10 +48,8 @@ def test_the_log_of_a_plugin_that_does_not_tell_of_shared_registers_is_one_witho
         (b"hello\n", "line 1: a log begins with 'policybridge-sites'"),
         (HEAD.replace(b"\t1\t", b"\t2\t", 1), "line 1: version '2' of the log is not supported; supported: 1"),
         (HEAD.replace(b"Oz", b"O7"), "line 1: a level is Oz, Os or O2, not 'O7'"),
-        (OLDER.replace(b"\t2\n", b"\n"), "line 1: after the version come digest, level, path and two counts"),
-        (OLDER.replace(b"\t2\n", b"\t-2\n"), "line 1: behind the path are two counts"),
-        (HEAD.replace(b"\t1\n", b"\t2\n"), "line 1: the last word is 0 or 1, not '2'"),
-        (HEAD.replace(b"\t1\n", b"\t1\t1\n"), "line 1: after the version come digest, level, path and two counts"),
+        (HEAD.replace(b"\t2\n", b"\n"), "line 1: after the version come digest, level, path and two counts"),
+        (HEAD.replace(b"\t2\n", b"\t-2\n"), "line 1: the last two words are counts"),
         (HEAD + ROWS.replace(b"\tf:1:2.3", b""), "line 2: a call has 20 words with tabs between, not 19"),
         (HEAD + ROWS.replace(b"1123", b"xxxx"), "line 3: a key is 16 hexadecimal digits, not 'xxxx456789abcdef'"),
         (HEAD + ROWS.replace(b"f\t1\t0\t0", b"f\tyes\t0\t0", 1), "line 2: default is 0 or 1, not 'yes'"),

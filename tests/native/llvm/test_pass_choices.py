@@ -408,24 +408,6 @@ def test_functions_keep_to_the_platforms_registers_where_something_else_relies_o
     assert (made.status, made.output) == (0, tuner.plain(source, "-Oz", *flags.split()))
 
 
-@pytest.mark.parametrize(
-    ("flags", "shares"),
-    [
-        ("-Oz", True),
-        ("-O2 -g", True),
-        ("-Oz -pg -mfentry", False),
-        ("-Oz --target=aarch64-linux-gnu -ffreestanding", False),
-        ("-Oz -flto", False),
-        ("-Oz -mllvm -enable-ipra=false", False),
-    ],
-)
-def test_the_log_of_sites_tells_where_registers_may_be_shared(tuner: Tuner, flags: str, shares: bool) -> None:
-    source = tuner.folder / "sharing.c"
-    source.write_text(SHARING)
-    made = tuner.logged(source, *flags.split())
-    assert (made.status, made.sites.shares) == (0, shares)
-
-
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])
 def test_exceptions_pass_functions_that_know_each_others_registers(tuner: Tuner, level: str) -> None:
     source = tuner.folder / "unwinding.cpp"

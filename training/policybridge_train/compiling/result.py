@@ -51,7 +51,6 @@ class DecisionLog(msgspec.Struct, frozen=True):
         level: of the module's functions.
         digest: of the module as LLVM's pipeline starts.
         weak: the functions of which a linker keeps one copy if several objects have them.
-        shares: whether the choice ``set ipra`` has an effect on the module.
 
     """
 
@@ -59,7 +58,6 @@ class DecisionLog(msgspec.Struct, frozen=True):
     level: Level
     digest: str = ""
     weak: tuple[str, ...] = ()
-    shares: bool = False
 
     @classmethod
     def of(cls, log: SiteLog, numbers: Mapping[str, Numbers], weak: Iterable[str]) -> "DecisionLog":
@@ -68,7 +66,7 @@ class DecisionLog(msgspec.Struct, frozen=True):
         rows = zip(*(numbers[name].tolist() for name in NUMBERS), strict=True)
         names = map(as_utf8, log.caller), map(as_utf8, log.callee)
         sites = list(map(Site, log.keys, *names, *flags, rows))
-        return cls(sites, log.level, log.digest or "", tuple(map(as_utf8, weak)), log.shares)
+        return cls(sites, log.level, log.digest or "", tuple(map(as_utf8, weak)))
 
 
 class CompileResult(Ended, frozen=True):

@@ -17,9 +17,6 @@ from policybridge_train.tuning.search import Search
 OUTLINER: Final = Decided(passes={MODULE: ["add iroutliner@last"]})
 """LLVM's outliner: a choice of the module, because the size that it gives a function depends on the other functions."""
 
-SHARING: Final = Decided(passes={MODULE: ["set ipra"]})
-"""Callers know which registers a local function leaves alone: a choice of the module, as the plugin sets it."""
-
 _AND: Final = " & "
 _TIGHT: Final = _AND.join(ALTERNATIVES["tight"])
 _SIZE: Final = _AND.join(ALTERNATIVES["size"])
@@ -189,7 +186,7 @@ class Gains:
             without: the names of moves that are under way.
 
         """
-        late = self.late or is_outlined(search.decided)
+        late = self.late or MODULE in search.decided.passes
         # After the outliner, which is the last of LLVM's passes, only code generation works on one function at a time.
         parts = [each for each in self.parts() if not late or is_codegen(each.words)]
         found = []
@@ -198,11 +195,6 @@ class Gains:
             if best is not None:
                 found.append((best[0] * size, Choice(function, best[1], alone, best[2])))
         return found
-
-
-def is_outlined(decided: Decided) -> bool:
-    """Tell whether decisions have the outliner."""
-    return set(OUTLINER.passes[MODULE]) <= set(decided.passes.get(MODULE, ()))
 
 
 def is_codegen(words: str) -> bool:

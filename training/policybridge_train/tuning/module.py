@@ -9,12 +9,12 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.decisions import Decided
+from policybridge_train.compiling.decisions import MODULE, Decided
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.process import Running
-from policybridge_train.tuning.choices import OUTLINER, SHARING, Gains, is_outlined
+from policybridge_train.tuning.choices import OUTLINER, Gains
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.round import Round
@@ -44,14 +44,10 @@ _RETUNED: Final = 10
 """The divisor of the budget for a module that a store has decisions for: most of them still apply."""
 
 _WHOLE: Final = 4
-"""The divisor of the budget: this share is reserved for the outliner and the compiles after it …"""
+"""The divisor of the budget: this share is reserved for the moves of the whole module and the compiles after them …"""
 
 _LEAST_LEFT: Final = 8
 """… in compiles at least: of 16 C modules none won by the outliner, so that a small budget tries all else before."""
-
-_LEAST_LEFT_TO_SHARE: Final = 11
-"""The compiles that are left, at least, where a search first tries whether functions share registers. Seen in training:
-with budgets of 12, 16 and 64 the objects became smaller, also than by a try at the end; with 8 they became larger."""
 
 Start = Callable[[Module, Search], Decided | None]
 
@@ -264,17 +260,12 @@ class ModuleTuning:
         if (ends and search.is_checked and not search.whole) or not self._last_checks:
             search.closed, self.done = not self._closing, True
             return None
-        whole = bool(search.whole) and (ends or self._is_turn_of(search.whole[0], left))
+        reserve = self._tools.budget // _WHOLE
+        whole = bool(search.whole) and (ends or left <= reserve >= _LEAST_LEFT)
         if search.is_checked:
             return self._by_itself(self._of_whole(search)) if whole else self._try(search)
         due = whole or ends or left <= _CLOSING or search.spent - search.checked_at >= _CHECKED_EVERY
         return self._check(search) if due else self._try(search)
-
-    def _is_turn_of(self, move: Decided, left: int) -> bool:
-        """Tell whether a move of the whole module comes before the search has ended."""
-        if move == SHARING:
-            return left >= _LEAST_LEFT_TO_SHARE
-        return left <= self._tools.budget // _WHOLE >= _LEAST_LEFT
 
     def _by_itself(self, due: _Compile) -> _Compile | None:
         if self._under_way:
@@ -296,8 +287,7 @@ class ModuleTuning:
         if self._tools.spared_of(search):
             # The outliner, the store's decisions or a policy's would touch these functions, too.
             return
-        if self._tools.chooses and not self._tools.gains.late:
-            search.whole = [*([SHARING] if measured.log and measured.log.shares else []), OUTLINER]
+        search.whole = [OUTLINER] if self._tools.chooses and not self._tools.gains.late else []
         search.start = self._tools.start(self.module, search)
         search.started = search.start is not None
         if search.start is None and self._tools.policy is not None:
@@ -357,7 +347,7 @@ class ModuleTuning:
 
     def _try(self, search: Search) -> _Compile | None:
         tools = self._tools
-        ranking = tools.ranking if INLINE in tools.kinds and not is_outlined(search.decided) else None
+        ranking = tools.ranking if INLINE in tools.kinds and MODULE not in search.decided.passes else None
         gains, spared = tools.gains if tools.chooses else None, tools.spared_of(search)
         tried = Round(search, ranking, self._rounds, gains, spared)
         if not tried.moves and self._under_way:

@@ -1,7 +1,7 @@
 r"""The log of the calls that a compilation asked about, in their order.
 
-The plugin writes it (``-policybridge-sites=FILE``): the line ``policybridge-sites 1 DIGEST LEVEL PATH APPLIED OF
-SHARES``, and a line for each call, with tabs between the words (see `COLUMNS`). Older plugins write no SHARES.
+The plugin writes it (``-policybridge-sites=FILE``): the line ``policybridge-sites 1 DIGEST LEVEL PATH APPLIED OF``, and
+a line for each call, with tabs between the words (see `COLUMNS`).
 """
 
 import math
@@ -47,7 +47,6 @@ class SiteLog:
         path: the module's path.
         applied: the number of the store's decisions that applied.
         of: the number of decisions in the store's section.
-        shares: whether the choice ``set ipra`` has an effect on the module.
         keys: as in the store.
         default: whether LLVM itself would inline.
         taken: whether the decision was to inline.
@@ -66,7 +65,6 @@ class SiteLog:
     path: str
     applied: int
     of: int
-    shares: bool
     keys: Sequence[str]
     default: Flags
     taken: Flags
@@ -111,7 +109,7 @@ def _parsed(data: bytes) -> SiteLog:
         number = data.count(b"\n") + 1
         raise InvalidError(f"line {number}: the last line has no end, so the log was cut off")
     try:
-        digest, level, path, applied, of, shares = _heading(first)
+        digest, level, path, applied, of = _heading(first)
     except InvalidError as error:
         raise InvalidError(f"line 1: {error}") from error
     columns = _columns(rest)
@@ -124,7 +122,6 @@ def _parsed(data: bytes) -> SiteLog:
         path,
         applied,
         of,
-        shares,
         _keys(columns["key"]),
         default,
         taken,
@@ -155,23 +152,21 @@ def _names(words: Sequence[str]) -> Sequence[str]:
     return [unquoted(to_bytes(word)) for word in words]
 
 
-def _heading(line: str) -> tuple[str | None, Level, str, int, int, bool]:
+def _heading(line: str) -> tuple[str | None, Level, str, int, int]:
     words = line.replace(" ", "\t", 1).split("\t")
     if words[0] != _NAME:
         raise InvalidError(f"a log begins with {_NAME!r}, not with {words[0][:60]!r}")
     if words[1:2] != ["1"]:
         raise InvalidError(f"version {''.join(words[1:2])[:20]!r} of the log is not supported; supported: 1")
-    if len(words) not in (7, 8):
+    if len(words) != 7:
         raise InvalidError(f"after the version come digest, level, path and two counts, not {len(words) - 2} words")
-    _, _, digest, level, path, applied, of, shares = words if len(words) == 8 else [*words, "0"]
+    _, _, digest, level, path, applied, of = words
     if digest != "-" and not _KEY.fullmatch(digest):
         raise InvalidError(f"a digest is 16 hexadecimal digits, not {digest[:60]!r}")
     if not (_COUNT.fullmatch(applied) and _COUNT.fullmatch(of)):
-        raise InvalidError(f"behind the path are two counts, not {applied[:20]!r} and {of[:20]!r}")
-    if shares not in _BITS:
-        raise InvalidError(f"the last word is 0 or 1, not {shares[:60]!r}")
+        raise InvalidError(f"the last two words are counts, not {applied[:20]!r} and {of[:20]!r}")
     known = None if digest == "-" else digest
-    return known, checked_level(level), _names([path])[0], int(applied), int(of), _BITS[shares]
+    return known, checked_level(level), _names([path])[0], int(applied), int(of)
 
 
 def _keys(words: Sequence[str]) -> Sequence[str]:

@@ -155,7 +155,6 @@ class _Answers:
             source_of(self.compiler.arguments),
             len(self.decisions.keys() & set(self._keys)),
             len(self.decisions),
-            False,
             self._keys,
             default,
             taken,
