@@ -168,6 +168,15 @@ struct StartOfCompilation : PassInfoMixin<StartOfCompilation> {
   static bool isRequired() { return true; }
 };
 
+/// Notes that the pipeline is that of full LTO.
+struct StartOfFullLinkTime : PassInfoMixin<StartOfFullLinkTime> {
+  PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
+    analyses.getResult<OwnedByModule<ModuleStage>>(module).object->is_merged = true;
+    return PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+};
+
 /// Removes the numbers, where no inliner that we advise has done so.
 struct EndOfPipeline : PassInfoMixin<EndOfPipeline> {
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
@@ -214,6 +223,8 @@ void register_callbacks(PassBuilder &builder) {
   // The first of them that a pipeline has numbers the calls; ThinLTO's at link time has only the second.
   builder.registerPipelineStartEPCallback(start);
   builder.registerPipelineEarlySimplificationEPCallback(start);
+  builder.registerFullLinkTimeOptimizationEarlyEPCallback(
+      [](ModulePassManager &passes, auto...) { passes.addPass(StartOfFullLinkTime()); });
   builder.registerFullLinkTimeOptimizationEarlyEPCallback(start);
   const auto end = [](ModulePassManager &passes, auto...) { passes.addPass(EndOfPipeline()); };
   builder.registerOptimizerLastEPCallback(end);

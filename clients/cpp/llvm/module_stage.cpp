@@ -15,6 +15,11 @@ bool is_compilation(Module &module, ModuleAnalysisManager &analyses) {
   return stage && stage->object->is_compilation;
 }
 
+bool is_alone(Module &module, ModuleAnalysisManager &analyses) {
+  const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);
+  return stage && (stage->object->is_compilation || stage->object->is_merged);
+}
+
 std::string phase_of(Module &module, ModuleAnalysisManager &analyses) {
   if (!is_compilation(module, analyses))
     return link_phase;

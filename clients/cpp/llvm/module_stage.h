@@ -12,12 +12,18 @@ namespace policybridge::plugin {
 struct ModuleStage {
   ModuleStage(llvm::Module &, llvm::ModuleAnalysisManager &, const std::shared_ptr<const Configuration> &) {}
 
-  /// Whether the pipeline is that of a compiler, and not that of a linker, which may compile several modules at a time.
+  /// Whether the pipeline is that of a compiler, and not that of a linker.
   bool is_compilation = false;
+
+  /// Whether the pipeline is that of full LTO: a linker's, which merges the modules into this one.
+  bool is_merged = false;
 };
 
 /// Whether a compiler, and not a linker, optimises the module.
 bool is_compilation(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
+
+/// Whether the process optimises no other module beside this one. ThinLTO optimises several, each in a thread.
+bool is_alone(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 
 /// The phase of a module: one of phases.h.
 std::string phase_of(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);

@@ -127,6 +127,7 @@ void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, 
   ModulePasses::Switches switches = gate.passes_->module_switches();
   if (!may_set || (!switches.empty() && !may_share_registers(module)))
     switches.clear();
+  ProcessSwitches::set({});
   ProcessSwitches::set_for_module(std::move(switches));
   gate.current_.clear();
   gate.order(module);
@@ -156,14 +157,14 @@ void PassGate::order(Module &module) {
 }
 
 void PassGate::answer_for_none(LLVMContext &context) {
+  // A linker may have set some for the merged module before it optimises others.
+  ProcessSwitches::set({});
+  ProcessSwitches::set_for_module({});
   Gates &gates = Gates::all();
   const std::lock_guard lock(gates.mutex);
   const auto found = gates.by_context.find(&context);
-  if (found == gates.by_context.end() || &context.getOptPassGate() != found->second.get())
-    return;
-  found->second->passes_.reset();
-  ProcessSwitches::set({});
-  ProcessSwitches::set_for_module({});
+  if (found != gates.by_context.end() && &context.getOptPassGate() == found->second.get())
+    found->second->passes_.reset();
 }
 
 /// The function of the module that LLVM asks about; empty for one of another module.

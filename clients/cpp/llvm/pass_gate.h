@@ -25,7 +25,7 @@ class PassGate final : public llvm::OptPassGate {
 public:
   /// Answer for a module from now on, until it is gone or another module of the context begins.
   ///
-  /// `may_set`: whether the process compiles one module at a time, so that options of LLVM, which are the process's, may
+  /// `may_set`: whether the process optimises one module at a time, so that options of LLVM, which are the process's, may
   /// be set for a function.
   static void answer_for(llvm::Module &module, std::shared_ptr<ModulePasses> passes, bool may_set);
 

@@ -178,11 +178,14 @@ struct EndOfInlining : PassInfoMixin<EndOfInlining> {
 
 /// Where the last passes of the functions have run; code generation comes next.
 struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
-  EndOfFunctionPasses(PassBuilder &pass_builder, SharedPhase shared)
-      : builder(pass_builder), phase(std::move(shared)) {}
+  /// `after_merging`: in the pipeline of full LTO, which has no end of inlining of its own.
+  EndOfFunctionPasses(PassBuilder &pass_builder, SharedPhase shared, bool after_merging)
+      : builder(pass_builder), phase(std::move(shared)), is_merged(after_merging) {}
 
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
     phase->passes = nullptr;
+    if (auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module); session && is_merged)
+      session->object->choose_passes();
     const std::shared_ptr<ModulePasses> passes = passes_of(module, analyses);
     if (!passes) {
       PassGate::answer_for_none(module.getContext());
@@ -193,7 +196,7 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
     preserved.intersect(adding.to_module(*passes));
     passes->count_codegen(module);
     if (passes->is_asked_in_codegen())
-      PassGate::answer_for(module, passes, is_compilation(module, analyses));
+      PassGate::answer_for(module, passes, is_alone(module, analyses));
     else
       PassGate::answer_for_none(module.getContext());
     return preserved;
@@ -202,6 +205,7 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
 
   PassBuilder &builder;
   SharedPhase phase;
+  bool is_merged;
 };
 
 } // namespace
@@ -224,12 +228,14 @@ void register_pass_hooks(PassBuilder &builder, const std::shared_ptr<const Confi
     if (level != OptimizationLevel::O0)
       passes.addPass(EndOfInlining(builder, phase));
   });
-  const auto end = [phase, &builder](ModulePassManager &passes, OptimizationLevel level, auto...) {
-    if (level != OptimizationLevel::O0)
-      passes.addPass(EndOfFunctionPasses(builder, phase));
+  const auto end = [phase, &builder](bool is_merged) {
+    return [phase, &builder, is_merged](ModulePassManager &passes, OptimizationLevel level, auto...) {
+      if (level != OptimizationLevel::O0)
+        passes.addPass(EndOfFunctionPasses(builder, phase, is_merged));
+    };
   };
-  builder.registerOptimizerLastEPCallback(end);
-  builder.registerFullLinkTimeOptimizationLastEPCallback(end);
+  builder.registerOptimizerLastEPCallback(end(false));
+  builder.registerFullLinkTimeOptimizationLastEPCallback(end(true));
 }
 
 } // namespace policybridge::plugin
