@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,11 +59,16 @@ class Recipe(msgspec.Struct, frozen=True):
     tune: list[str] = []
 
 
-class Side(msgspec.Struct, frozen=True):
-    """A build: bytes of text and of the files after stripping, and instructions of the run of tests."""
+class Size(msgspec.Struct, frozen=True):
+    """Bytes of text and of the files after stripping."""
 
     text: int
     file: int
+
+
+class Side(Size, frozen=True):
+    """A build, and the instructions of the run of tests."""
+
     instructions: int
 
 
@@ -82,31 +87,101 @@ def read_recipes() -> dict[str, Recipe]:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Builds one package in both ways.
+class Package:
+    """A source package, and its builds in folders beside each other.
 
     Attributes:
         name: of the source package.
         recipe: of its build.
         work: has a folder of each package.
-        plugin: the library for clang.
-        budget: compiles of each module.
 
     """
 
     name: str
     recipe: Recipe
     work: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of all builds."""
+        return self.work / self.name
+
+    def once(self, step: str, run: Callable[[], None]) -> None:
+        """Run a step, unless an earlier call has done it."""
+        done = self.folder / f"{step}.done"
+        if not done.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            run()
+            done.touch()
+
+    def fetch(self) -> None:
+        """Fetch the sources and unpack them.
+
+        Raises:
+            PreconditionError: the archive cannot be unpacked.
+
+        """
+        archive = Apt.prepare(self.work / "apt").download(self.name, self.folder)
+        shutil.rmtree(self.folder / "source", ignore_errors=True)
+        _run(["dpkg-source", "-x", archive.name, "source"], self.folder, self.folder / "source.log")
+
+    def copy(self, way: str) -> Path:
+        """Copy the sources for a build; give its folder."""
+        shutil.rmtree(self.folder / way, ignore_errors=True)
+        shutil.copytree(self.folder / "source", self.folder / way, symlinks=True)
+        return self.folder / way
+
+    def build(self, way: str, environment: Mapping[str, str]) -> None:
+        """Build anew, and run the package's own tests.
+
+        Raises:
+            PreconditionError: a step fails; its log says why.
+
+        """
+        self.copy(way)
+        for step in (self.recipe.configure, self.recipe.build, self.recipe.check):
+            self.shell(way, step, environment)
+
+    def shell(self, way: str, command: str, environment: Mapping[str, str]) -> None:
+        """Run a command of the recipe in a build's folder.
+
+        Raises:
+            PreconditionError: it fails; its log says why.
+
+        """
+        added = {"JOBS": str(os.cpu_count() or 1), "COUNT": "", **environment}
+        _run(["bash", "-ec", command], self.folder / way, self.folder / f"{way}.log", {**_inherited(), **added})
+
+    def size(self, way: str) -> Size:
+        """Give the bytes of the stripped programs and libraries of a build.
+
+        Raises:
+            PreconditionError: the build has not made one of them.
+
+        """
+        sizes = [_stripped(self.folder / way / each) for each in self.recipe.linked]
+        text, file = map(sum, zip(*sizes, strict=True))
+        return Size(text, file)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Builds one package in both ways.
+
+    Attributes:
+        package: the sources, and where they are built.
+        plugin: the library for clang.
+        budget: compiles of each module.
+
+    """
+
+    package: Package
     plugin: Path
     budget: int
 
     @property
-    def _folder(self) -> Path:
-        return self.work / self.name
-
-    @property
     def _store(self) -> Path:
-        return self._folder / f"tuned-{self.budget}.db"
+        return self.package.folder / f"tuned-{self.budget}.db"
 
     def measure(self) -> Measured:
         """Build, tune, test and count.
@@ -115,77 +190,56 @@ class Bench:
             PreconditionError: a step fails; its log says why.
 
         """
-        self._once("source", self._fetch)
-        self._once("plain", lambda: self._build("plain", ""))
-        self._once(f"tune-{self.budget}", self._tune)
+        tuned = f"tuned-{self.budget}"
         # A linker has no use for these, which some packages take for an error.
         apply = f" -Qunused-arguments -fpass-plugin={self.plugin} -mllvm -policybridge-decisions={self._store}"
-        self._once(f"tuned-{self.budget}", lambda: self._build(f"tuned-{self.budget}", apply))
-        plain, tuned = (self._side(way) for way in ("plain", f"tuned-{self.budget}"))
-        return Measured(self.recipe.language, part_of(self.name).value, plain, tuned)
-
-    def _once(self, step: str, run: Callable[[], None]) -> None:
-        done = self._folder / f"{step}.done"
-        if not done.exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            run()
-            done.touch()
-
-    def _fetch(self) -> None:
-        archive = Apt.prepare(self.work / "apt").download(self.name, self._folder)
-        shutil.rmtree(self._folder / "source", ignore_errors=True)
-        _run(["dpkg-source", "-x", archive.name, "source"], self._folder, self._folder / "source.log")
-
-    def _copy(self, way: str) -> Path:
-        shutil.rmtree(self._folder / way, ignore_errors=True)
-        shutil.copytree(self._folder / "source", self._folder / way, symlinks=True)
-        return self._folder / way
-
-    def _build(self, way: str, apply: str) -> None:
-        self._copy(way)
-        for step in (self.recipe.configure, self.recipe.build, self.recipe.check):
-            self._shell(way, step, apply)
+        self.package.once("source", self.package.fetch)
+        self.package.once("plain", lambda: self.package.build("plain", _environment()))
+        self.package.once(f"tune-{self.budget}", self._tune)
+        self.package.once(tuned, lambda: self.package.build(tuned, _environment(apply)))
+        recipe = self.package.recipe
+        return Measured(recipe.language, part_of(self.package.name).value, self._side("plain"), self._side(tuned))
 
     def _tune(self) -> None:
-        folder = self._copy("tune")
-        self._shell("tune", self.recipe.configure)
+        recipe, folder = self.package.recipe, self.package.copy("tune")
+        self.package.shell("tune", recipe.configure, _environment())
         words = ["autotune", "--store", self._store, "--budget", self.budget, "--compiler", "clang-22"]
-        words += [*self.recipe.tune, "--plugins", self.plugin.parent, "--", "bash", "-ec", self.recipe.build]
-        _run(module("policybridge_client.cli", *words), folder, self._folder / "tune.log", _environment())
+        words += [*recipe.tune, "--plugins", self.plugin.parent, "--", "bash", "-ec", recipe.build]
+        log = self.package.folder / "tune.log"
+        jobs = {"JOBS": str(os.cpu_count() or 1)}
+        _run(module("policybridge_client.cli", *words), folder, log, {**_inherited(), **jobs, **_environment()})
 
     def _side(self, way: str) -> Side:
-        folder = self._folder / way
-        kept = self._folder / f"{way}.instructions"
+        folder = self.package.folder
+        kept = folder / f"{way}.instructions"
         if not kept.exists():
             # Not in the log: the tests write there, too.
-            told = self._folder / f"{way}.callgrind"
+            told = folder / f"{way}.callgrind"
             told.unlink(missing_ok=True)
             count = f"valgrind --tool=callgrind --callgrind-out-file=/dev/null --log-file={told}-%p"
-            for old in self._folder.glob(f"{way}.callgrind-*"):
+            for old in folder.glob(f"{way}.callgrind-*"):
                 old.unlink()
-            self._shell(way, self.recipe.count, count=count)
+            self.package.shell(way, self.package.recipe.count, {**_environment(), "COUNT": count})
             counts = [
                 int(found)
-                for file in self._folder.glob(f"{way}.callgrind-*")
+                for file in folder.glob(f"{way}.callgrind-*")
                 for found in _COLLECTED.findall(file.read_text(encoding="utf-8"))
             ]
             if not counts:
-                raise PreconditionError(f"{self.name}: callgrind counted nothing; see {self._folder}")
+                raise PreconditionError(f"{self.package.name}: callgrind counted nothing; see {folder}")
             kept.write_text(str(sum(counts)), encoding="ascii")
-        sizes = [_stripped(folder / each) for each in self.recipe.linked]
-        text, file = map(sum, zip(*sizes, strict=True))
-        return Side(text, file, int(kept.read_text(encoding="ascii")))
-
-    def _shell(self, way: str, command: str, apply: str = "", count: str = "") -> None:
-        environment = {**_environment(apply), "COUNT": count}
-        _run(["bash", "-ec", command], self._folder / way, self._folder / f"{way}.log", environment)
+        size = self.package.size(way)
+        return Side(size.text, size.file, int(kept.read_text(encoding="ascii")))
 
 
 def _environment(apply: str = "") -> dict[str, str]:
-    flags = {"CFLAGS": _FLAGS, "CXXFLAGS": _FLAGS, "LDFLAGS": "-Wl,--gc-sections", "JOBS": str(os.cpu_count() or 1)}
+    flags = {"CFLAGS": _FLAGS, "CXXFLAGS": _FLAGS, "LDFLAGS": "-Wl,--gc-sections"}
+    return {**flags, "CC": f"clang-22{apply}", "CXX": f"clang++-22{apply}"}
+
+
+def _inherited() -> dict[str, str]:
     cached = {"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER"}
-    kept = {name: value for name, value in os.environ.items() if name not in cached}
-    return {**kept, **flags, "CC": f"clang-22{apply}", "CXX": f"clang++-22{apply}"}
+    return {name: value for name, value in os.environ.items() if name not in cached}
 
 
 def _run(command: Sequence[str], folder: Path, log: Path, environment: dict[str, str] | None = None) -> None:
@@ -219,7 +273,7 @@ def main(words: Sequence[str] | None = None) -> int:
     measured, failed = {}, False
     for name in asked.package or recipes:
         try:
-            found = Bench(name, recipes[name], asked.work.absolute(), plugin, asked.budget).measure()
+            found = Bench(Package(name, recipes[name], asked.work.absolute()), plugin, asked.budget).measure()
         except PolicyBridgeError as error:
             failed = True
             sys.stderr.write(f"{name}: {error}\n")

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import Decision, Heading, Section, SiteLog, Store, read_sites, write_store
+from policybridge_client.decisions.passes import ALL_FUNCTIONS, ALTERNATIVES, PassChoice
 from tests.conftest import RunningServer
 from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
+from tests.native.llvm.test_pass_choices import options_of
+from tests.native.llvm.test_pass_sessions import POLICY
 from tests.repositories import answering, write_python
 
 MAJOR = "22"
@@ -33,6 +36,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("policies")
     write_python(repository, "always", answering("1"))
     write_python(repository, "compiling", answering("1"), '[scope]\nphase = ["compile"]')
+    tight = POLICY.format(number=list(ALTERNATIVES).index("tight"))
+    write_python(repository, "tight", tight, 'decides = ["pass_choice"]')
     return repository
 
 
@@ -205,3 +210,87 @@ def test_an_exported_local_function_has_the_name_that_it_had_before_linking(nati
     names = {name for log in program.logged().values() for name in (*log.caller, *log.callee, *log.origin)}
     assert "helper" in names
     assert not [name for name in names if ".llvm." in name]
+
+
+SWITCHED = """
+#define CASE(n) case n * 3: return get(v + n) * n;
+static __attribute__((noinline)) int get(int v) { return v * 3 + 1; }
+int part1(int v) { switch (v) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) } return get(v); }
+int part2(int a) { int s = get(a); return sink(s) + get(a * 3) * a + get(a ^ 9) * s; }
+"""
+"""A table that is small, and a caller that need not spare registers which `get` leaves alone."""
+
+
+def switch_program(native: Target, folder: Path, mode: str) -> Program:
+    program = Program(built_plugin(native, "inliner", MAJOR), folder, mode)
+    program.compile()
+    (folder / "part1.c").write_text(f"int sink(int);{SWITCHED}")
+    (folder / "part2.c").write_text("int unused(int x) { return x; }\n")
+    words = ["-Oz", f"-flto={mode}", "-c", "part1.c", "part2.c"]
+    subprocess.run([f"clang-{MAJOR}", *words], cwd=folder, check=True)
+    return program
+
+
+def write_choices(program: Program, *choices: str) -> str:
+    """Write a store that makes choices for all functions of each module at link time."""
+    made = [PassChoice(ALL_FUNCTIONS, *choice.split(" ", 1)) for choice in choices]  # type: ignore[arg-type]
+    names = ["program", "main.c", "part1.c"]
+    sections = [Section(Heading(int(MAJOR), "Oz", "site", None, name, "link"), (), made) for name in names]
+    write_store(Store(sections), program.folder / "choices.db")
+    return str(program.folder / "choices.db")
+
+
+@pytest.mark.parametrize("switches", [("no-small-tables",), ("ipra",), ("no-small-tables", "ipra")])
+def test_a_switch_of_a_store_gives_the_program_of_its_options_under_full_lto(
+    native: Target, tmp_path: Path, switches: tuple[str, ...]
+) -> None:
+    program = switch_program(native, tmp_path, "full")
+    program.link(plugin=False)
+    plain = program.object("program")
+    program.link(decisions=write_choices(program, *(f"set {switch}" for switch in switches)))
+    made = program.object("program")
+    words = [word for switch in switches for word in options_of(switch) if word != "-mllvm"]
+    program.link(*(f"-Wl,-mllvm,{word}" for word in words), plugin=False)
+    assert made == program.object("program") != plain
+
+
+def test_a_switch_of_a_store_is_not_set_by_thin_lto_whose_threads_would_share_it(
+    native: Target, tmp_path: Path
+) -> None:
+    program = switch_program(native, tmp_path, "thin")
+    program.link(plugin=False)
+    plain = program.object("program")
+    program.link(decisions=write_choices(program, "set no-small-tables", "set ipra"))
+    assert program.object("program") == plain
+
+
+def test_switches_of_the_merged_module_do_not_reach_modules_that_thin_lto_optimises_behind_it(
+    native: Target, tmp_path: Path
+) -> None:
+    program = switch_program(native, tmp_path, "full")
+    more = (tmp_path / "part1.c").read_text().replace("part", "other")
+    (tmp_path / "part1.c").with_name("thin.c").write_text(f"{more}int (*used[])(int) = {{other1, other2}};\n")
+    subprocess.run([f"clang-{MAJOR}", "-Oz", "-flto=thin", "-c", "thin.c"], cwd=tmp_path, check=True)
+
+    def objects(store: str = "") -> list[bytes]:
+        program.link("thin.o", "-Wl,--lto-obj-path=made", plugin=bool(store), decisions=store)
+        return [path.read_bytes() for path in sorted(tmp_path.glob("made*"))]
+
+    plain, switched = objects(), objects(write_choices(program, "set no-small-tables", "set ipra"))
+    assert len(plain) == 2
+    assert [one == other for one, other in zip(plain, switched, strict=True)] == [False, True]
+
+
+def test_a_policy_chooses_passes_of_code_generation_under_full_lto(
+    native: Target, tmp_path: Path, server: RunningServer
+) -> None:
+    program = switch_program(native, tmp_path, "full")
+    program.link(plugin=False)
+    plain = program.object("program")
+    said = program.link(server=server.socket, policy="tight", stats="stats.json")
+    assert said == ""
+    told = json.loads((tmp_path / "stats.json").read_text())["passes"]
+    assert told["decisions"] == told["advice"]["tight"] > 0
+    made = program.object("program")
+    program.link(decisions=write_choices(program, *ALTERNATIVES["tight"]))
+    assert made == program.object("program") != plain

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.lto import MODES, Mode
+from tests.conftest import RunningServer
+from tests.measures import packages_lto
 from tests.measures.compile_instructions import instructions, ways
-from tests.measures.packages import Bench, Recipe, read_recipes
+from tests.measures.packages import Bench, Package, Recipe, read_recipes
 from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
+from tests.repositories import answering, write_python
 
 _SOURCE = """
 int shown(int);
@@ -17,7 +21,13 @@ static int twice(int v) { return shown(v) + shown(v + 1) + shown(v - 1); }
 int one(int v) { return twice(v) ^ twice(3); }
 int two(int v) { return twice(2 * v) + v; }
 int shown(int v) { return v * 7; }
-int main(void) { return one(5) == two(9); }
+static int step(int v) {
+  int s = v;
+  for (int i = 0; i < v; ++i)
+    s += shown(s ^ i) * shown(s + i) + (s << shown(i));
+  return s;
+}
+int main(int count, char **words) { return one(step(count)) == two(step(words[0][0])); }
 """
 _RECIPE = Recipe(
     language="c",
@@ -29,40 +39,69 @@ _RECIPE = Recipe(
 )
 
 
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repository = tmp_path_factory.mktemp("policies")
+    write_python(repository, "never", answering("0"))
+    return repository
+
+
 @pytest.fixture
-def bench(native: Target, tmp_path: Path) -> Bench:
+def package(tmp_path: Path) -> Package:
     for tool in ("clang-22", "valgrind", "strip", "size"):
         need(tool)
     source = tmp_path / "tiny" / "source"
     source.mkdir(parents=True)
     (source / "program.c").write_text(_SOURCE, encoding="utf-8")
     (source.parent / "source.done").touch()
-    return Bench("tiny", _RECIPE, tmp_path, built_plugin(native, "inliner", "22"), 4)
+    return Package("tiny", _RECIPE, tmp_path)
+
+
+@pytest.fixture
+def bench(native: Target, package: Package) -> Bench:
+    return Bench(package, built_plugin(native, "inliner", "22"), 4)
+
+
+def with_recipe(bench: Bench, recipe: Recipe) -> Bench:
+    return replace(bench, package=replace(bench.package, recipe=recipe))
 
 
 def test_a_package_is_built_tuned_tested_and_counted_and_a_later_call_repeats_no_step(bench: Bench) -> None:
     found = bench.measure()
     assert found.tuned.text <= found.plain.text < found.plain.file
     assert min(found.plain.instructions, found.tuned.instructions) > 1000
-    nothing = replace(bench, recipe=Recipe("c", "false", "false", ["program"], "false", "false"))
-    assert nothing.measure() == found
+    nothing = Recipe("c", "false", "false", ["program"], "false", "false")
+    assert with_recipe(bench, nothing).measure() == found
 
 
 def test_a_package_whose_own_tests_fail_is_told_with_its_log(bench: Bench) -> None:
     recipe = Recipe("c", _RECIPE.configure, _RECIPE.build, ["program"], "echo broken && false", _RECIPE.count)
     with pytest.raises(PreconditionError, match=r"ended with 1; see .*plain\.log"):
-        replace(bench, recipe=recipe).measure()
-    assert "broken" in (bench.work / "tiny/plain.log").read_text(encoding="utf-8")
+        with_recipe(bench, recipe).measure()
+    assert "broken" in (bench.package.work / "tiny/plain.log").read_text(encoding="utf-8")
 
 
 def test_a_program_that_the_build_does_not_make_is_named(bench: Bench) -> None:
     recipe = Recipe("c", _RECIPE.configure, _RECIPE.build, ["another"], _RECIPE.check, _RECIPE.count)
     with pytest.raises(PreconditionError, match=r"the build has made no .*another"):
-        replace(bench, recipe=recipe).measure()
+        with_recipe(bench, recipe).measure()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_package_is_built_with_lto_and_only_a_policy_that_is_there_decides_its_link(
+    native: Target, package: Package, server: RunningServer, mode: Mode
+) -> None:
+    need("ld.lld-22")
+    bench = packages_lto.Bench(package, mode, "never", built_plugin(native, "inliner", "22"), server.socket)
+    found = bench.measure()
+    assert found.plain.text < found.plain.file
+    assert found.policy.text < found.policy.file
+    with pytest.raises(PreconditionError, match=f"missing-{mode}.log"):
+        replace(bench, policy="missing").measure()
 
 
 def test_a_compile_executes_more_instructions_with_the_plugin(bench: Bench) -> None:
-    folder, store = bench.work / "tiny/source", bench.work / "empty.db"
+    folder, store = bench.package.work / "tiny/source", bench.package.work / "empty.db"
     store.write_text("policybridge-decisions 1\n", encoding="ascii")
     counts = {
         way: instructions(["clang-22", "-Oz", "-c", "program.c", "-o", "/dev/null", *more], folder)
