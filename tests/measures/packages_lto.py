@@ -25,9 +25,9 @@ from policybridge_train.corpus.parts import part_of
 from tests.conftest import running_server
 from tests.measures.packages import Package, Size, read_recipes
 
-# Libtool drops the path of a linker from LDFLAGS.
-_LINKER: Final = "-Qunused-arguments --ld-path=ld.lld-22"
-_LINKED: Final = "-Wl,--gc-sections,--icf=all,--undefined-version"
+# Libtool drops the path of a linker from LDFLAGS, and zlib probes for shared libraries without LDFLAGS.
+_LINKER: Final = "-Qunused-arguments --ld-path=ld.lld-22 -Wl,--undefined-version"
+_LINKED: Final = "-Wl,--gc-sections,--icf=all"
 
 
 class Linked(msgspec.Struct, frozen=True):

@@ -269,7 +269,9 @@ def test_switches_of_the_merged_module_do_not_reach_modules_that_thin_lto_optimi
 ) -> None:
     program = switch_program(native, tmp_path, "full")
     more = (tmp_path / "part1.c").read_text().replace("part", "other")
-    (tmp_path / "part1.c").with_name("thin.c").write_text(f"{more}int (*used[])(int) = {{other1, other2}};\n")
+    (tmp_path / "part1.c").with_name("thin.c").write_text(
+        f"{more}__attribute__((used)) int (*used[])(int) = {{other1, other2}};\n"
+    )
     subprocess.run([f"clang-{MAJOR}", "-Oz", "-flto=thin", "-c", "thin.c"], cwd=tmp_path, check=True)
 
     def objects(store: str = "") -> list[bytes]:
