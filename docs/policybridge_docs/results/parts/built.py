@@ -6,17 +6,18 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from policybridge_bench.processes import module
 from policybridge_docs.results.figures import Figure
 from policybridge_docs.results.parts.running import Made, clang, run_module
+from policybridge_train.compiling.lto import MODES
 
 _SIDES: Final = ("plain", "tuned")
 _LINKED: Final = ("text", "file")
-_PHASES: Final = ("pre-link", "link", "both")
-_LINKED_BY_POLICY: Final = ("libwoff2enc.so", "xmltest", "flatc")
+_LINKED_BY_POLICY: Final = ("libwoff2enc.so",)
 _LINKED_BY_STORE: Final = ("libwoff2enc.so", "libwoff2dec.so", "libgraphite2.so", "libre2.so")
 
 
@@ -76,16 +77,38 @@ def _linked(key: str, plain: Mapping[str, int], tuned: Mapping[str, int]) -> Ite
 
 
 def link_time(options: Namespace) -> Made:
-    """Link programs with LTO where the bundled policy decides before linking, at link time and in both.
+    """Link a program with LTO after the bundled policy has decided before linking.
 
     What an earlier call has built in ``--linked`` is not built again.
     """
     command = ["tests.measures.link_time", *_named(_LINKED_BY_POLICY)]
-    figures: dict[str, Figure] = {}
-    for key, sizes in _texts(options, command):
-        figures[f"{key}.plain"] = Figure(sizes["none"])
-        figures |= {f"{key}.{way}": _change(sizes["none"], sizes[f"inliner {way}"]) for way in _PHASES}
+    changes = {key: _change(sizes["none"], sizes["inliner pre-link"]) for key, sizes in _texts(options, command)}
+    figures = {f"{key}.pre-link": change for key, change in changes.items()}
     return Made(f"python -m {' '.join(command)} --work DIR", figures, clang(), decided="inliner")
+
+
+def packages_lto(options: Namespace) -> Made:
+    """Build Debian packages under LTO with the bundled policy at link time, and run their tests.
+
+    What an earlier call has built in ``--packages`` is not built again.
+    """
+    places = ["--plugins", options.plugins, "--work", options.packages]
+    figures: dict[str, Figure] = {}
+    for mode in MODES:
+        with TemporaryDirectory() as name:
+            built = Path(name) / "built.json"
+            run_module("tests.measures.packages_lto", "--lto", mode, *places, "--json", built)
+            measured = json.loads(built.read_bytes())
+        ratios: dict[str, dict[str, list[float]]] = {"c": {}, "cpp": {}}
+        for package, its in measured.items():
+            for what in _LINKED:
+                figures[f"{package}.{mode}.{what}"] = _change(its["plain"][what], its["policy"][what])
+                of_language = ratios[its["language"].replace("+", "p")]
+                of_language.setdefault(what, []).append(its["policy"][what] / its["plain"][what])
+        for language, both in ratios.items():
+            for what, each in both.items():
+                figures[f"{language}.{mode}.{what}"] = _change(1, geometric_mean(each))
+    return Made("python -m tests.measures.packages_lto --lto MODE --work DIR", figures, clang(), decided="size")
 
 
 def link_tuned(options: Namespace) -> Made:
@@ -108,5 +131,5 @@ def _texts(options: Namespace, command: Sequence[str]) -> Iterator[tuple[str, Ma
             yield f"{program}.{mode}", {way: size["text"] for way, size in sizes.items()}
 
 
-def _change(before: int, after: int) -> Figure:
+def _change(before: float, after: float) -> Figure:
     return Figure(100 * (after / before - 1), "%", 2, signed=True)
