@@ -24,8 +24,8 @@ class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
         unit: such as ``%``, ``µs``, ``decisions/s`` or ``bytes``.
         digits: decimals that pages show; negative: they show tens (-1), hundreds (-2), ….
         signed: whether pages show ``+`` before a value above 0.
-        low: of the 95 % interval; absent for none.
-        high: of the 95 % interval.
+        low: of the 95 % interval, or of another range that the page names; absent for none.
+        high: of the same.
         source: of a figure that others published: its URL or DOI, with page or table.
 
     """

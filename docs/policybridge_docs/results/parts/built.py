@@ -98,16 +98,13 @@ def packages_lto(options: Namespace) -> Made:
         with TemporaryDirectory() as name:
             built = Path(name) / "built.json"
             run_module("tests.measures.packages_lto", "--lto", mode, *places, "--json", built)
-            measured = json.loads(built.read_bytes())
-        ratios: dict[str, dict[str, list[float]]] = {"c": {}, "cpp": {}}
-        for package, its in measured.items():
+            measured = json.loads(built.read_bytes()).values()
+        for key, language in (("c", "c"), ("cpp", "c++")):
+            its = [package for package in measured if package["language"] == language]
+            figures[f"{key}.packages"] = Figure(len(its), "packages")
             for what in _LINKED:
-                figures[f"{package}.{mode}.{what}"] = _change(its["plain"][what], its["policy"][what])
-                of_language = ratios[its["language"].replace("+", "p")]
-                of_language.setdefault(what, []).append(its["policy"][what] / its["plain"][what])
-        for language, both in ratios.items():
-            for what, each in both.items():
-                figures[f"{language}.{mode}.{what}"] = _change(1, geometric_mean(each))
+                ratios = [package["policy"][what] / package["plain"][what] for package in its]
+                figures[f"{key}.{mode}.{what}"] = _mean_and_range(ratios)
     return Made("python -m tests.measures.packages_lto --lto MODE --work DIR", figures, clang(), decided="size")
 
 
@@ -131,5 +128,10 @@ def _texts(options: Namespace, command: Sequence[str]) -> Iterator[tuple[str, Ma
             yield f"{program}.{mode}", {way: size["text"] for way, size in sizes.items()}
 
 
-def _change(before: float, after: float) -> Figure:
+def _change(before: int, after: int) -> Figure:
     return Figure(100 * (after / before - 1), "%", 2, signed=True)
+
+
+def _mean_and_range(ratios: Sequence[float]) -> Figure:
+    mean, low, high = (100 * (each - 1) for each in (geometric_mean(ratios), min(ratios), max(ratios)))
+    return Figure(mean, "%", 2, signed=True, low=low, high=high)
