@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import onnx
+from onnx import helper
+
 from policybridge_demo.corpus import library_root
 from tests.native.conftest import GCC, Target, missing
 from tests.native.llvm.plugins import need
+from tests.onnx_models import make_model, write_onnx
 from tests.repositories import answering, dying, sleeping, write_python
 
 ECHO = 'observation["unrolling_default"]'
@@ -107,6 +111,7 @@ REAL = {
 
 def write_policies(repository: Path) -> None:
     write_python(repository, "echo", answering(ECHO))
+    write_onnx(repository, "given", _given())
     write_python(repository, "own", answering("0"))
     write_python(repository, "never", answering("1"))
     write_python(repository, "four", answering('4 if observation["line"] == 4 else 0'))
@@ -118,6 +123,13 @@ def write_policies(repository: Path) -> None:
     write_python(repository, "dying", dying(ECHO, after=3))
     write_python(repository, "sleeping", sleeping("0", after=2))
     write_python(repository, "scores", _SCORES, _HEAD)
+
+
+def _given() -> onnx.ModelProto:
+    """Repeat GCC's own decision, in a form that compilers evaluate."""
+    node = helper.make_node("Identity", ["unrolling_default"], ["unrolling"])
+    kind: tuple[int, list[int | str]] = (onnx.TensorProto.INT64, [1])
+    return make_model([node], {"unrolling_default": kind}, {"unrolling": kind})
 
 
 def write_loops(folder: Path, name: str = "loops.c", text: str = LOOPS) -> Path:

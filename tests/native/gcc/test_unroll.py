@@ -72,6 +72,18 @@ def test_an_echo_gives_the_object_of_a_plain_build_over_every_transport(gcc: Gcc
     assert json.loads(stats.read_text())["decisions"] == 5
 
 
+@EVERY_TRANSPORT
+def test_by_default_gcc_decides_where_the_policy_has_a_form_and_the_server_where_it_has_none(
+    gcc: Gcc, source: Path, ledger: Path
+) -> None:
+    for policy, expected in (("given", "client"), ("echo", None)):
+        made = gcc.compile(source, policy, *UNROLLING, fallback="error")
+        assert (made.status, made.said, made.made) == (0, "", gcc.plain(source, *UNROLLING))
+        session, batch = last_session(ledger, policy)
+        assert session.labels.get("evaluated") == expected
+        assert column(batch, "unrolling_default") == [int(each) for each in batch.advices["unrolling"].reshape(-1)]
+
+
 @pytest.mark.parametrize(
     "flags",
     ["-O3 -g -gno-record-gcc-switches", "-O2 -funroll-all-loops"],
