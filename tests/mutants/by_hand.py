@@ -54,7 +54,7 @@ _CHANGES: Final = [
         "",
         "ledger/test_writer::test_a_backlog_larger_than_what_is_free_is_written_as_far_as_there_is_room_the_oldest_first",
     ),
-    ("ledger/writer.py", "            size += item[0].size", "            pass", "ledger/test_transactions"),
+    ("ledger/writer.py", "            size += item[2]", "            pass", "ledger/test_transactions"),
     ("ledger/writer.py", "min(2 * self._step, _STEP)", "self._step", "ledger/test_transactions"),
     ("ledger/writer.py", "max(1, min(self._step, size) // 8)", "self._step", "ledger/test_transactions"),
     (
