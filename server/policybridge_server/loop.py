@@ -108,7 +108,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._posts.add(call, arguments)
 
     def close(self) -> None:
-        """Close the loop; what was posted last may not be called."""
+        """Close the loop; it may leave out the calls that were posted last."""
         self._posts.close()
         super().close()
 

@@ -20,7 +20,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ from policybridge_bench.processes import module
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.parts import part_of
+
+T = TypeVar("T")
 
 RECIPES: Final = Path(__file__).with_suffix(".toml")
 _FLAGS: Final = "-Oz -ffunction-sections"
@@ -259,30 +261,45 @@ def _stripped(file: Path) -> tuple[int, int]:
     return int(told.splitlines()[1].split()[0]), copy.stat().st_size
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Measure packages and print them; the exit status is 1 if one fails, or 2 if the arguments are wrong."""
-    recipes = read_recipes()
-    parser = argparse.ArgumentParser(prog="python -m tests.measures.packages", description=__doc__)
-    parser.add_argument("--package", action="append", choices=[*recipes], help="repeatable (default: all)")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of each measure of packages."""
+    parser.add_argument("--package", action="append", choices=[*read_recipes()], help="repeatable (default: all)")
     parser.add_argument("--work", type=Path, default=Path(".cache/measured"), metavar="DIR")
     parser.add_argument("--plugins", type=Path, default=Path(".cache/native/lib"), metavar="DIR")
-    parser.add_argument("--budget", type=int, default=16, metavar="N")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    asked = parser.parse_args(words)
-    plugin = (asked.plugins / "policybridge-inliner-22.so").absolute()
+
+
+def plugin_in(folder: Path) -> Path:
+    """Give the library for clang-22 and LLD 22."""
+    return (folder / "policybridge-inliner-22.so").absolute()
+
+
+def measure_each(asked: argparse.Namespace, measure: Callable[[Package], T], told: Callable[[str, T], str]) -> int:
+    """Measure the packages that `add_options` names, print and write them; the exit status is 1 if one fails."""
+    recipes = read_recipes()
     measured, failed = {}, False
     for name in asked.package or recipes:
         try:
-            found = Bench(Package(name, recipes[name], asked.work.absolute()), plugin, asked.budget).measure()
+            found = measure(Package(name, recipes[name], asked.work.absolute()))
         except PolicyBridgeError as error:
             failed = True
             sys.stderr.write(f"{name}: {error}\n")
             continue
         measured[name] = found
-        print(_told(name, found), flush=True)
+        print(told(name, found), flush=True)
     if asked.json:
         asked.json.write_text(json.dumps(msgspec.to_builtins(measured)), encoding="utf-8")
     return int(failed)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure packages and print them; the exit status is 1 if one fails, or 2 if the arguments are wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.measures.packages", description=__doc__)
+    add_options(parser)
+    parser.add_argument("--budget", type=int, default=16, metavar="N")
+    asked = parser.parse_args(words)
+    plugin = plugin_in(asked.plugins)
+    return measure_each(asked, lambda package: Bench(package, plugin, asked.budget).measure(), _told)
 
 
 def _told(name: str, found: Measured) -> str:

@@ -9,21 +9,20 @@ It needs what ``tests.measures.packages`` needs, and lld-22.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
-from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.lto import MODES, Mode
 from policybridge_train.corpus.parts import part_of
 from tests.conftest import running_server
-from tests.measures.packages import Package, Size, read_recipes
+from tests.measures.packages import Package, Size, add_options, measure_each, plugin_in
 
 # Libtool drops the path of a linker from LDFLAGS, and zlib probes for shared libraries without LDFLAGS.
 _LINKER: Final = "-Qunused-arguments --ld-path=ld.lld-22 -Wl,--undefined-version"
@@ -44,7 +43,7 @@ class Bench:
     """Builds one package in both ways.
 
     Attributes:
-        package: the sources and where they are built.
+        package: the sources, and the folders of their builds.
         mode: of LTO.
         policy: decides at link time.
         plugin: the library for LLD.
@@ -85,31 +84,15 @@ class Bench:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure packages and print them; the exit status is 1 if one fails, or 2 if the arguments are wrong."""
-    recipes = read_recipes()
     parser = argparse.ArgumentParser(prog="python -m tests.measures.packages_lto", description=__doc__)
+    add_options(parser)
     parser.add_argument("--lto", choices=MODES, required=True)
     parser.add_argument("--policy", default="size", metavar="NAME")
-    parser.add_argument("--package", action="append", choices=[*recipes], help="repeatable (default: all)")
-    parser.add_argument("--work", type=Path, default=Path(".cache/measured"), metavar="DIR")
-    parser.add_argument("--plugins", type=Path, default=Path(".cache/native/lib"), metavar="DIR")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args(words)
-    plugin = (asked.plugins / "policybridge-inliner-22.so").absolute()
-    measured, failed = {}, False
+    plugin = plugin_in(asked.plugins)
     with TemporaryDirectory(prefix="pb-") as folder, running_server(None, Path(folder)) as server:
-        for name in asked.package or recipes:
-            package = Package(name, recipes[name], asked.work.absolute())
-            try:
-                found = Bench(package, asked.lto, asked.policy, plugin, server.socket).measure()
-            except PolicyBridgeError as error:
-                failed = True
-                sys.stderr.write(f"{name}: {error}\n")
-                continue
-            measured[name] = found
-            print(_told(name, found), flush=True)
-    if asked.json:
-        asked.json.write_text(json.dumps(msgspec.to_builtins(measured)), encoding="utf-8")
-    return int(failed)
+        bench = partial(Bench, mode=asked.lto, policy=asked.policy, plugin=plugin, server=server.socket)
+        return measure_each(asked, lambda package: bench(package).measure(), _told)
 
 
 def _told(name: str, found: Linked) -> str:

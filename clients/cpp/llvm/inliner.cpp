@@ -171,7 +171,7 @@ struct StartOfCompilation : PassInfoMixin<StartOfCompilation> {
 /// Notes that the pipeline is that of full LTO.
 struct StartOfFullLinkTime : PassInfoMixin<StartOfFullLinkTime> {
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
-    analyses.getResult<OwnedByModule<ModuleStage>>(module).object->is_merged = true;
+    analyses.getResult<OwnedByModule<ModuleStage>>(module).object->is_full_lto = true;
     return PreservedAnalyses::all();
   }
   static bool isRequired() { return true; }

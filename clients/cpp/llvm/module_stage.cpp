@@ -15,9 +15,13 @@ bool is_compilation(Module &module, ModuleAnalysisManager &analyses) {
   return stage && stage->object->is_compilation;
 }
 
-bool is_alone(Module &module, ModuleAnalysisManager &analyses) {
+bool is_full_lto(Module &module, ModuleAnalysisManager &analyses) {
   const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);
-  return stage && (stage->object->is_compilation || stage->object->is_merged);
+  return stage && stage->object->is_full_lto;
+}
+
+bool is_alone(Module &module, ModuleAnalysisManager &analyses) {
+  return is_compilation(module, analyses) || is_full_lto(module, analyses);
 }
 
 std::string phase_of(Module &module, ModuleAnalysisManager &analyses) {

@@ -16,11 +16,14 @@ struct ModuleStage {
   bool is_compilation = false;
 
   /// Whether the pipeline is that of full LTO: a linker's, which merges the modules into this one.
-  bool is_merged = false;
+  bool is_full_lto = false;
 };
 
 /// Whether a compiler, and not a linker, optimises the module.
 bool is_compilation(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
+
+/// Whether full LTO optimises the module.
+bool is_full_lto(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 
 /// Whether the process optimises no other module beside this one. ThinLTO optimises several, each in a thread.
 bool is_alone(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);

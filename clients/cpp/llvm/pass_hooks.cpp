@@ -178,13 +178,14 @@ struct EndOfInlining : PassInfoMixin<EndOfInlining> {
 
 /// Where the last passes of the functions have run; code generation comes next.
 struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
-  /// `after_merging`: in the pipeline of full LTO, which has no end of inlining of its own.
-  EndOfFunctionPasses(PassBuilder &pass_builder, SharedPhase shared, bool after_merging)
-      : builder(pass_builder), phase(std::move(shared)), is_merged(after_merging) {}
+  EndOfFunctionPasses(PassBuilder &pass_builder, SharedPhase shared)
+      : builder(pass_builder), phase(std::move(shared)) {}
 
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
     phase->passes = nullptr;
-    if (auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module); session && is_merged)
+    // The pipeline of full LTO has no `EndOfInlining`.
+    if (auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module);
+        session && is_full_lto(module, analyses))
       session->object->choose_passes();
     const std::shared_ptr<ModulePasses> passes = passes_of(module, analyses);
     if (!passes) {
@@ -205,7 +206,6 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
 
   PassBuilder &builder;
   SharedPhase phase;
-  bool is_merged;
 };
 
 } // namespace
@@ -228,14 +228,12 @@ void register_pass_hooks(PassBuilder &builder, const std::shared_ptr<const Confi
     if (level != OptimizationLevel::O0)
       passes.addPass(EndOfInlining(builder, phase));
   });
-  const auto end = [phase, &builder](bool is_merged) {
-    return [phase, &builder, is_merged](ModulePassManager &passes, OptimizationLevel level, auto...) {
-      if (level != OptimizationLevel::O0)
-        passes.addPass(EndOfFunctionPasses(builder, phase, is_merged));
-    };
+  const auto end = [phase, &builder](ModulePassManager &passes, OptimizationLevel level, auto...) {
+    if (level != OptimizationLevel::O0)
+      passes.addPass(EndOfFunctionPasses(builder, phase));
   };
-  builder.registerOptimizerLastEPCallback(end(false));
-  builder.registerFullLinkTimeOptimizationLastEPCallback(end(true));
+  builder.registerOptimizerLastEPCallback(end);
+  builder.registerFullLinkTimeOptimizationLastEPCallback(end);
 }
 
 } // namespace policybridge::plugin

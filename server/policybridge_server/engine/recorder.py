@@ -68,7 +68,7 @@ class Recorder(Protocol):
         """
 
     def end_turn(self) -> None:
-        """Write soon what clients wait for: what came in one turn of the loop is here."""
+        """Write soon the records whose acknowledgement clients wait for: all of one turn of the loop are here."""
 
     def step(self, step: RolloutStep, acknowledge: Acknowledge) -> None:
         """Record a step of a roll-out, and acknowledge when it is durable."""

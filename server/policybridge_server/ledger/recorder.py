@@ -92,14 +92,14 @@ class LedgerRecorder:
 
         Args:
             post: makes a call on the loop thread, like `Loop.post`.
-            by_turns: whether `end_turn` is called after each turn, so that what is reported in a turn is written at
-                its end, together.
+            by_turns: whether `end_turn` is called after each turn, so that the reports of a turn are written together,
+                at its end.
 
         """
         self._writer.start(post, self.hand_over, by_turns=by_turns)
 
     def end_turn(self) -> None:
-        """Let the writer write what was reported in this turn."""
+        """Let the writer write the reports of this turn."""
         self._writer.end_turn()
 
     def opened(self, session: SessionView) -> "LedgerRecording":

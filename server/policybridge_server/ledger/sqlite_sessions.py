@@ -1,4 +1,4 @@
-"""The sessions of the SQLite ledger: writes what a transaction changes of them."""
+"""The sessions of the SQLite ledger: writes the changes of a transaction."""
 
 from collections.abc import Mapping
 from functools import partial
