@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from policybridge_core.errors import TooLargeError
+from policybridge_forms.words import MOST_BYTES
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
 
@@ -76,6 +78,21 @@ class FormReference:
 
     digest: str
     size: int
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it is larger than a form may be."""
+        return self.size > MOST_BYTES
+
+    def check(self) -> None:
+        """Check that it is no larger than a form may be.
+
+        Raises:
+            TooLargeError: it is.
+
+        """
+        if self.is_too_large:
+            raise TooLargeError(f"the server announces a form of {self.size} bytes; at most {MOST_BYTES} are taken")
 
 
 @runtime_checkable

@@ -16,7 +16,6 @@ from policybridge_client.grpc_stream import Stream, error_of, with_cure
 from policybridge_client.spool import PATIENCE
 from policybridge_core.closing import Closing
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
-from policybridge_forms.words import MOST_BYTES
 from policybridge_serdes import (
     Layout,
     Outcome,
@@ -227,9 +226,10 @@ class GrpcSession(Closing):
 
     def form(self, form: FormReference) -> bytes:
         """Ask for a form."""
+        form.check()
         response = self._stream.ask(pb.SessionRequest(form=pb.FormRequest(digest=form.digest)))
         data = bytearray()
-        while response.HasField("form") and len(data) + len(response.form.data) <= min(form.size, MOST_BYTES):
+        while response.HasField("form") and len(data) + len(response.form.data) <= form.size:
             data += response.form.data
             if response.form.last:
                 return bytes(data)

@@ -106,6 +106,8 @@ def _form(session: FormSession, reference: FormReference, *, asks: bool) -> Form
     data = cache.find(reference.digest)
     try:
         if data is None:
+            if asks and reference.is_too_large:
+                return None
             data = session.form(reference)
             if (wrong := content_digest(data) != reference.digest) and asks:
                 return None

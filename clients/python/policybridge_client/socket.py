@@ -19,7 +19,6 @@ from policybridge_core.errors import (
     TooLargeError,
     error_from_status,
 )
-from policybridge_forms.words import MOST_BYTES
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 from policybridge_serdes.bitstream import BitstreamSerDes
 from policybridge_serdes.interactive import (
@@ -53,7 +52,7 @@ class _FailureLine(msgspec.Struct):
 
 class _FormJson(msgspec.Struct):
     digest: str
-    bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _OpenedJson(msgspec.Struct):
@@ -166,6 +165,7 @@ class SocketSession(Closing):
 
     def form(self, form: FormReference) -> bytes:
         """Ask for a form."""
+        form.check()
         return self._ended_by_failure(self._ask_form, form)
 
     def decided(self, count: int, nanoseconds: int, payload: bytes) -> None:

@@ -6,7 +6,6 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns
-from typing import Final
 
 from policybridge_core.errors import (
     InvalidError,
@@ -27,7 +26,7 @@ from policybridge_server.engine.loaded_model import LoadedModel
 from policybridge_server.engine.loading import Allowances
 from policybridge_server.engine.recorder import Acknowledge, Forward, Recorder, Recording, RecordingSink
 from policybridge_server.engine.resuming import check_resumption
-from policybridge_server.engine.session import Session
+from policybridge_server.engine.session import EVALUATED, Session
 from policybridge_server.engine.timeouts import Timeouts
 from policybridge_server.engine.tracing import Tracer
 from policybridge_server.engine.trials import Trials
@@ -36,9 +35,6 @@ from policybridge_server.repository import Repository
 from policybridge_server.repository.rollout import RolloutStep
 
 _LOG = logging.getLogger(__name__)
-
-EVALUATED: Final = "evaluated"
-"""The label of sessions whose client may decide by the policy's form: ``client``."""
 
 
 class Engine:
@@ -138,7 +134,7 @@ class Engine:
         view.alias, view.reporter = alias if resumes is None else resumes.alias, reporter
         forms = loaded.forms if options.evaluates and loaded.forms else None
         if forms is not None:
-            view.labels = {**view.labels, EVALUATED: "client"}
+            view.labels = {**view.labels, **EVALUATED}
         if resumes is None:
             self.trials.opened(view, self.repository.find(view.policy.name))
         recording_sink = None

@@ -27,6 +27,9 @@ class Recording(Protocol):
     def bound(self, signature: Signature) -> None:
         """Take the signature of the following observations."""
 
+    def labelled(self) -> None:
+        """Take the session's labels, which have changed."""
+
     def decided(self, row: Row, advice: Values, log_probability: float | None, nanoseconds: int) -> None:
         """Take a decision, before the advice is sent; ``nanoseconds`` is the time from its submission to its advice."""
 

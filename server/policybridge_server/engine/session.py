@@ -1,7 +1,7 @@
 """A session: one compilation's conversation with one version."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import Outcome, PolicyVersion, Signature
@@ -16,6 +16,9 @@ from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.recorder import Acknowledge, Forward, Recording, RecordingSink
 from policybridge_server.engine.resuming import HeldDecisions
 from policybridge_server.engine.tracing import SessionTrace, TracingSink
+
+EVALUATED: Final = {"evaluated": "client"}
+"""The label of a session whose client has a form, unless the server made all of its decisions."""
 
 Recorded = tuple[RecordingSink | None, SessionTrace | None]
 """The observers of a session's decisions: the ledger, and a trace."""
@@ -73,6 +76,8 @@ class Session:
         self._on_end: Callable[[], None] | None = None
         self._held: HeldDecisions | None = None
         self._is_over = False
+        # Whether the client made one of the decisions; None: there is none.
+        self._by_client: bool | None = None
 
     @property
     def policy(self) -> PolicyVersion:
@@ -123,6 +128,9 @@ class Session:
             raise PreconditionError("an observation came before the signature of its features")
         if self.forms is not None and self._signature is not None:
             self.loaded.model(self._signature).counters.asked_by_clients += 1
+            if self._by_client is None:
+                self._by_client = False
+                self._label(by_client=False)
         if self._recording_sink is not None:
             self._recording_sink.submitted(row)
         sink = self._sink if self._trace is None else self._trace.sink(self._sink)
@@ -139,6 +147,18 @@ class Session:
         if self._client_decisions is None:
             self._client_decisions = self._begin_client_decisions()
         self._client_decisions.take(decided, taken)
+        if not self._by_client:
+            self._by_client = True
+            self._label(by_client=True)
+
+    def _label(self, *, by_client: bool) -> None:
+        """Set or remove the label `EVALUATED`, also in the record."""
+        others = {name: value for name, value in self.view.labels.items() if name not in EVALUATED}
+        labels = {**others, **EVALUATED} if by_client else others
+        if labels != self.view.labels:
+            self.view.labels = labels
+            if self._recording_sink is not None:
+                self._recording_sink.recording.labelled()
 
     def form(self, digest: str) -> bytes:
         """Give the form of this digest.

@@ -19,6 +19,7 @@ from policybridge_server.ledger.records import (
     BulkPart,
     DecisionRecord,
     Ended,
+    Labelled,
     Lost,
     Reported,
     Resumed,
@@ -200,6 +201,11 @@ class LedgerRecording:
         self._most = max(1, min(_DECISIONS, _BYTES // max(signature.features.size, 1)))
         features = signature.features
         self._varying = [] if features.fixed else [spec.name for spec in features.specs if not spec.fixed]
+
+    def labelled(self) -> None:
+        """Take the session's labels, which have changed since it began."""
+        if self._signature is not None and self.kept:
+            self._writer.put(Labelled(self._session.id, self._session.labels))
 
     def _begin(self) -> None:
         record = Begun(self._session, self._clock.now().wall)

@@ -1,6 +1,6 @@
 """The records that the recorder hands to a store, in the order of the events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,6 +81,19 @@ class Begun:
         """Bytes that it holds in memory, about."""
         texts = [text for pair in (*self.session.labels.items(), *self.session.options.items()) for text in pair]
         return _RECORD + sum(_TEXT + len(text) for text in texts)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A session has other labels now, all of which are here."""
+
+    session_id: str
+    labels: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds in memory, about."""
+        return _RECORD + sum(2 * _TEXT + len(name) + len(value) for name, value in self.labels.items())
 
 
 @dataclass(frozen=True)
@@ -166,4 +179,4 @@ class Step:
     size: int = _RECORD
 
 
-Record = Begun | Segment | Lost | Ended | Reported | Resumed | Step
+Record = Begun | Labelled | Segment | Lost | Ended | Reported | Resumed | Step

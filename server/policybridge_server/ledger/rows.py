@@ -9,7 +9,18 @@ import numpy as np
 from policybridge_serdes import Signature
 from policybridge_serdes.interactive import header_line
 from policybridge_server.ledger.packing import compressed, pack_numbers, pack_outcomes, pack_rows, packed_rows
-from policybridge_server.ledger.records import Begun, Bulk, Ended, Lost, Record, Reported, Resumed, Segment, Step
+from policybridge_server.ledger.records import (
+    Begun,
+    Bulk,
+    Ended,
+    Labelled,
+    Lost,
+    Record,
+    Reported,
+    Resumed,
+    Segment,
+    Step,
+)
 
 
 class SessionRow(msgspec.Struct, frozen=True, tag=0, array_like=True):
@@ -88,7 +99,14 @@ class InterruptedRow(msgspec.Struct, frozen=True, tag=6, array_like=True):
     when: float
 
 
-Row = SessionRow | SegmentRow | LostRow | EndRow | OutcomeRow | StepRow | InterruptedRow
+class LabelsRow(msgspec.Struct, frozen=True, tag=7, array_like=True):
+    """A session has other labels now: JSON, as in `SessionRow`."""
+
+    session: str
+    labels: str
+
+
+Row = SessionRow | SegmentRow | LostRow | EndRow | OutcomeRow | StepRow | InterruptedRow | LabelsRow
 
 REPORTERS: Final = 2000
 """Characters of the names of a session's reporters that are kept."""
@@ -129,10 +147,8 @@ class Packer:
                 return self.segment(record, b"".join(packed_observations(record)))
             case Begun() | Resumed():
                 return _session(record)
-            case Ended():
-                return EndRow(record.session_id, record.when, record.failures, record.interrupted)
-            case Lost():
-                return LostRow(record.session_id, record.count)
+            case Ended() | Labelled() | Lost():
+                return _change(record)
             case Reported():
                 return _outcome(record)
             case Step(step):
@@ -199,6 +215,16 @@ def _session(record: Begun | Resumed) -> SessionRow:
         session.alias,
         session.reporter,
     )
+
+
+def _change(record: Ended | Labelled | Lost) -> EndRow | LabelsRow | LostRow:
+    match record:
+        case Ended():
+            return EndRow(record.session_id, record.when, record.failures, record.interrupted)
+        case Labelled():
+            return LabelsRow(record.session_id, _json(record.labels))
+        case Lost():
+            return LostRow(record.session_id, record.count)
 
 
 def _outcome(record: Reported) -> OutcomeRow:

@@ -28,6 +28,8 @@ UPDATE sessions SET decisions = decisions + ?, lost = lost + ?, reported = coale
 status = coalesce(nullif(?, ''), status) WHERE number = ?
 """
 
+_LABEL: Final = "UPDATE sessions SET labels = ? WHERE number = ?"
+
 _END: Final = "UPDATE sessions SET closed = ?, interrupted = ? WHERE number = ?"
 
 _CHANGE_CHOSEN: Final = f"""
@@ -94,6 +96,8 @@ class SessionTable:
         return int(lost) + change.lost
 
     def _begin(self, begun: SessionRow, change: SessionTotals) -> int:
+        if change.labels is not None:
+            begun = msgspec.structs.replace(begun, labels=change.labels)
         *columns, file, alias, reporter = msgspec.structs.astuple(begun)
         decisions, lost, closed, interrupted, reported, status, reporters, failures = change.columns
         added = self._run(_ADD, *columns, decisions, lost, closed, interrupted, reported, status)
@@ -111,6 +115,8 @@ class SessionTable:
         decisions, lost, closed, interrupted, reported, status, reporters, failures = change.columns
         if decisions or lost or reported is not None:
             self._run(_CHANGE, decisions, lost, reported, status, number)
+        if change.labels is not None:
+            self._run(_LABEL, change.labels, number)
         if closed is not None:
             # By a statement of its own, because an index has the sessions that are not closed.
             self._run(_END, closed, interrupted, number)

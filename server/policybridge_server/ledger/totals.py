@@ -7,6 +7,7 @@ from typing import Any
 from policybridge_server.ledger.rows import (
     EndRow,
     InterruptedRow,
+    LabelsRow,
     LostRow,
     OutcomeRow,
     Row,
@@ -26,11 +27,13 @@ class SessionTotals:
 
     Attributes:
         begun: ``None``: it was begun before.
+        labels: of it now, JSON; ``None``: those that it began with.
         asked: the names of the rows that want an acknowledgement.
 
     """
 
     begun: SessionRow | None = None
+    labels: str | None = None
     decisions: int = 0
     lost: int = 0
     closed: float | None = None
@@ -49,6 +52,8 @@ class SessionTotals:
         match row:
             case SessionRow():
                 self.begun = row
+            case LabelsRow():
+                self.labels = row.labels
             case SegmentRow():
                 self.segments.append(row)
                 self.decisions += row.count

@@ -67,9 +67,6 @@ class OtlpTracer:
         span.set_attribute("policybridge.session", session.id)
         span.set_attribute("policybridge.policy", session.policy.name)
         span.set_attribute("policybridge.version", session.policy.version)
-        labels = [(name, value) for name, value in session.labels.items() if name != TRACEPARENT]
-        for name, value in labels[:_LABELS]:
-            span.set_attribute(f"policybridge.label.{name[:_LABEL]}", value[:_LABEL])
         return OtlpSession(self, span, session, self._every)
 
     def decided(
@@ -133,6 +130,10 @@ class OtlpSession:
 
     def ended(self) -> None:
         """End the span."""
+        # Only now, because one of them says who decided.
+        labels = [(name, value) for name, value in self._session.labels.items() if name != TRACEPARENT]
+        for name, value in labels[:_LABELS]:
+            self._span.set_attribute(f"policybridge.label.{name[:_LABEL]}", value[:_LABEL])
         self._span.set_attribute("policybridge.decisions", self._count)
         self._span.end()
 

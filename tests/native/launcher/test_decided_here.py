@@ -7,8 +7,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from policybridge_server.ledger.reader import LedgerReader
+from tests.client.altering import ALTERATIONS, altering
 from tests.client.compilers import write_source
 from tests.conftest import RunningServer, running_server
+from tests.forms.parts import forms
 from tests.native.launcher.running import HOST, Ran, run
 from tests.server.ledger.asking import await_forms, keep_refused
 
@@ -68,6 +70,22 @@ def test_by_default_python_asks_a_socket_which_is_faster_and_decides_over_grpc(
         made[address] = run(HOST, ("--server", address, "--policy", "inliner", "--fallback", "error"), COMPILE)
         assert labels(bundled, made[address]).get("evaluated") == expected
     assert made[bundled.socket].output == made[bundled.grpc].output
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS)
+def test_where_the_form_is_refused_the_server_decides_and_the_user_hears_nothing(
+    launcher: str, bundled: RunningServer, folder: Path, alteration: str
+) -> None:
+    write_source(folder)
+    words = ("--policy", "inliner", "--fallback", "error")
+    asked = run([launcher], ("--server", bundled.socket, *words, "--evaluate", "there"), COMPILE)
+    form = forms("inliner")[""].data
+    with altering(bundled, [form], ALTERATIONS[alteration], folder) as addresses:
+        for host, address in (([launcher], addresses["socket"]), (HOST, addresses["grpc"])):
+            made = run(host, ("--server", address, *words), COMPILE)
+            assert (made.output, made.said) == (asked.output, "")
+            assert made.stats["advice"] == asked.stats["advice"]
+            assert "evaluated" not in labels(bundled, made)
 
 
 def test_records_of_earlier_sessions_are_sent_unless_the_user_says_no(

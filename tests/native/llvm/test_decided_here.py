@@ -11,7 +11,9 @@ import pytest
 
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
+from tests.client.altering import ALTERATIONS, altering
 from tests.conftest import RunningServer, running_server
+from tests.forms.parts import forms
 from tests.measures.delaying import Way, far
 from tests.measures.kills_here import kill_servers
 from tests.native.conftest import Target, build_grpc
@@ -101,6 +103,28 @@ def test_by_default_the_compiler_decides_where_the_policy_has_a_form_and_the_ser
         made = tuner.compile(module, "-x", "ir", "-Oz", server=server.socket, policy=policy, fallback="error")
         assert (made.status, made.said) == (0, "")
         assert recorded(server, made)[0].sessions[0].labels.get("evaluated") == expected
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS)
+def test_where_the_compiler_refuses_the_forms_the_server_decides_and_the_user_hears_nothing(
+    native: Target, tmp_path: Path, server: RunningServer, demo: Path, alteration: str
+) -> None:
+    build_grpc(native)
+    tuner = Tuner.of(native, "22", tmp_path)
+    module = emit_demo("22", MODULES[1], demo)
+    asked = compiled(tuner, module, server.socket, "there")
+    there, expected = told(asked), recorded(server, asked)
+    forms_of_size = [each.data for each in forms("size").values()]
+    with (
+        TemporaryDirectory(prefix="pb-") as folder,
+        altering(server, forms_of_size, ALTERATIONS[alteration], Path(folder)) as addresses,
+    ):
+        for address in addresses.values():
+            made = compiled(tuner, module, address, "auto")
+            assert (made.output, made.said) == (asked.output, "")
+            assert_alike(told(made), there)
+            assert_recorded_alike(recorded(server, made), expected)
+            assert "evaluated" not in recorded(server, made)[0].sessions[0].labels
 
 
 def test_decisions_of_both_kinds_are_those_of_the_server(tuner: Tuner, server: RunningServer, demo: Path) -> None:

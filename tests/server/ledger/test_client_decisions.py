@@ -277,6 +277,31 @@ def test_what_a_client_with_a_form_asks_for_is_counted(policies: Path, tmp_path:
     assert counted_of(policies, tmp_path, [], asks=3) == {"asked": 3}
 
 
+@pytest.mark.parametrize(
+    ("steps", "labels"),
+    [
+        ("asked asked", {"commit": "1"}),
+        ("asked reported", {"commit": "1", "evaluated": "client"}),
+        ("reported asked", {"commit": "1", "evaluated": "client"}),
+        ("", {"commit": "1", "evaluated": "client"}),
+    ],
+)
+def test_the_record_of_a_session_says_whether_its_client_decided(
+    recording: Recording, address: str, steps: str, labels: dict[str, str]
+) -> None:
+    with closing(open_forms(address, SessionOptions("main.c", labels={"commit": "1"}, evaluates=True))) as session:
+        for step in steps.split():
+            if step == "asked":
+                ask(session, rows(1))
+            else:
+                session.decided(1, 0, payload(1))
+            # The ledger has written the labels so far.
+            session.report(Outcome())
+        session.report(Outcome())
+    with recording.reader() as reader:
+        assert reader.session(session.id).labels == labels
+
+
 def test_of_short_reports_a_sample_is_made_again(policies: Path, tmp_path: Path) -> None:
     # That none of these is drawn has a chance of one in a hundred million.
     counts = counted_of(policies, tmp_path, [3] * 400)

@@ -31,6 +31,7 @@ from policybridge_server.ledger.records import (
     Bulk,
     BulkPart,
     Ended,
+    Labelled,
     Lost,
     Record,
     Reported,
@@ -121,6 +122,7 @@ def everything() -> list[Record]:
         Segment("s-explore", 1, NAMES, "f", varying, 1),
         Segment("s-explore", 2, SIGNATURE, "g", [(rows(1)[0].tobytes(), ADVICE, -1.5, 6)], 1),
         Lost("s-explore", 3),
+        Labelled("s-odd", {ODD: ODD, "c": ODD}),
         Reported("s-odd", Outcome({"text": 1.0, ODD: 2.0}, "ok", contexts), 70.0),
         Reported("s-odd", Outcome({"text": 3.0}, "", {"g": {"text": 9.0}}), 71.0, "another"),
         Reported("s-odd", None, 72.0),
@@ -252,6 +254,17 @@ def test_a_record_that_cannot_be_kept_costs_no_other_one(kept: Kept) -> None:
     assert refused.index(refused[4]) == 4
     with LedgerReader(kept.place) as reader:
         assert [(each.id, each.decisions) for each in reader.sessions()] == [("one", 256), ("two", 256)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_labels_that_change_replace_those_of_the_beginning(kept: Kept, together: bool) -> None:
+    records = session("changed", 1.0)
+    records.insert(1, Labelled("changed", {ODD: "1"}))
+    for part in [records] if together else [records[:1], records[1:2], records[2:]]:
+        assert kept.write(*part) == [None] * len(part)
+    with LedgerReader(kept.place) as reader:
+        (found,) = reader.sessions()
+    assert found.labels == {ODD: "1"}
 
 
 def test_the_order_is_that_of_beginning_and_lost_decisions_are_told(kept: Kept) -> None:

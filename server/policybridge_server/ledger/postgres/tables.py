@@ -45,6 +45,8 @@ WHERE sessions.number = new.number AND sessions.number BETWEEN %s AND %s
 """  # noqa: S608 - our own number
 # The first and the last number let the planner skip most of hundreds of partitions.
 
+_LABEL: Final = "UPDATE sessions SET labels = %s WHERE number = %s"
+
 _FORGET: Final = """
 DELETE FROM outcomes USING unnest(%s::bigint[], %s::text[]) AS new (session, name)
 WHERE outcomes.session = new.session AND outcomes.name = new.name AND outcomes.session BETWEEN %s AND %s
@@ -234,6 +236,9 @@ class Tables:
         if changed:
             columns = zip(*((number, *change.columns) for number, change in changed), strict=True)
             self._connection.execute(_UPDATE, [*map(list, columns), changed[0][0], changed[-1][0]])
+        for number, change in sorted(there.items(), key=lambda each: each[0]):
+            if change.labels is not None:
+                self._connection.execute(_LABEL, (_json(change.labels), number))
 
     def _add_outcomes(self, there: Mapping[int, SessionTotals]) -> None:
         rows = [(number, *pair) for number, change in there.items() for pair in change.outcomes.items()]
@@ -298,7 +303,7 @@ def _session(number: int, writer: str, change: SessionTotals) -> Sequence[Any]:
         begun.policy,
         begun.version,
         begun.digest,
-        _json(begun.labels),
+        _json(begun.labels if change.labels is None else change.labels),
         _json(begun.options),
         begun.exploration,
         begun.opened,
