@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from policybridge_client.contract import ClientSession, Connection
+from policybridge_client.contract import ClientSession, Connection, conclude
 from policybridge_core.closing import Closing
 from policybridge_serdes import Outcome, PolicyReference, PolicyVersion, SessionOptions, Signature, Values
 
@@ -74,6 +74,10 @@ class ListeningSession(Closing):
     def report(self, outcome: Outcome) -> None:
         """Report the outcome."""
         self._session.report(outcome)
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Report the outcome, and end the session."""
+        conclude(self._session, outcome)
 
     def close(self) -> None:
         """End the session."""

@@ -66,6 +66,39 @@ class ClientSession(AbstractContextManager["ClientSession"], Protocol):
         ...
 
 
+@runtime_checkable
+class ConcludingSession(Protocol):
+    """What a session has besides if an outcome and the end go together in its channel."""
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Report the outcome, and end the session, in one exchange.
+
+        When this returns, the ledger holds the outcome, every decision of this session, and its end.
+
+        Raises:
+            UnsupportedError: the server has no ledger.
+            PolicyBridgeError: the ledger may lack some of them. The session is closed in any case.
+
+        """
+        ...
+
+
+def conclude(session: ClientSession, outcome: Outcome) -> None:
+    """Report the outcome, and end the session: in one exchange if its channel can.
+
+    Raises:
+        PolicyBridgeError: as `ClientSession.report`. The session is closed in any case.
+
+    """
+    if isinstance(session, ConcludingSession):
+        session.conclude(outcome)
+        return
+    try:
+        session.report(outcome)
+    finally:
+        session.close()
+
+
 @dataclass(frozen=True)
 class FormReference:
     """A portable form that the server offers.
@@ -96,7 +129,7 @@ class FormReference:
 
 
 @runtime_checkable
-class FormSession(ClientSession, Protocol):
+class FormSession(ClientSession, ConcludingSession, Protocol):
     """A session over a channel that carries forms (docs/forms.md), and the decisions that the client makes by them."""
 
     @property

@@ -247,6 +247,12 @@ class GrpcSession(Closing):
         if not response.HasField("outcome_recorded"):
             raise self._refused("OutcomeRecorded", response)
 
+    def conclude(self, outcome: Outcome) -> None:
+        """Report the outcome, and end the session."""
+        response = self._stream.conclude(pb.SessionRequest(outcome=outcome_to_pb(outcome)))
+        if not response.HasField("outcome_recorded"):
+            raise self._refused("OutcomeRecorded", response)
+
     def finish(self) -> None:
         """End the session, and wait until its record is kept."""
         self._stream.finish(PATIENCE)

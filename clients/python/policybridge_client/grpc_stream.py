@@ -59,6 +59,17 @@ class Stream:
         self._due = monotonic() + self._timeout
         return self.next()
 
+    def conclude(self, request: pb.SessionRequest) -> pb.SessionResponse:
+        """Send the last request and half-close the stream; wait for the response, and for the stream's OK."""
+        if self._over is not None:
+            raise PreconditionError(f"the session is over: {self._over}")
+        self._requests.put(request)
+        self._requests.put(None)
+        self._due = monotonic() + self._timeout
+        response = self.next()
+        self._await_end(max(0.0, self._due - monotonic()))
+        return response
+
     def next(self) -> pb.SessionResponse:
         """Wait for a response; `ask` waits for the first one to its request, and all have its time-out together."""
         if monotonic() > self._due:
@@ -100,8 +111,11 @@ class Stream:
         if self._over is not None:
             raise PreconditionError(f"the session is over: {self._over}")
         self._requests.put(None)
+        self._await_end(min(self._timeout, longest))
+
+    def _await_end(self, seconds: float) -> None:
         try:
-            failure = self._call.exception(min(self._timeout, longest))
+            failure = self._call.exception(seconds)
         except grpc.FutureTimeoutError:
             raise self.fail(DeadlineError(f"the server at {self._target} does not end the session")) from None
         except grpc.FutureCancelledError:

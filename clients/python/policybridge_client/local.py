@@ -282,6 +282,23 @@ class LocalSession(Closing):
             raise
         self._kept.settled = True
 
+    def conclude(self, outcome: Outcome) -> None:
+        """Report the outcome, after all decisions, and end the session."""
+        if self._over:
+            raise PreconditionError("the session is over: it was closed")
+        self._tell()
+        self._kept.add(outcome_line(outcome))
+        if self.lost is None:
+            try:
+                self._session.conclude(outcome)
+            except PolicyBridgeError as error:
+                self.lost = error
+            else:
+                self._kept.settled = True
+        self.close()
+        if self.lost is not None:
+            raise self.lost
+
     def close(self) -> None:
         """Report the remaining decisions, and end the session."""
         if not self._over:

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -174,13 +175,20 @@ class SocketSession(Closing):
         self._ended_by_failure(self._wire.send, self._before + lines)
         self._before = self._header = b""
 
+    def conclude(self, outcome: Outcome) -> None:
+        """Report the outcome, and end the session."""
+        self._conclude(outcome_line(outcome) + end_line(), 2, inf)
+
     def finish(self) -> None:
         """End the session, and wait until its record is kept."""
+        self._conclude(end_line(), 1, PATIENCE)
+
+    def _conclude(self, lines: bytes, answers: int, seconds: float) -> None:
         if self._over is not None:
             raise PreconditionError(f"the session is over: {self._over}")
-        self._wire.begin_last_exchange(PATIENCE)
+        self._wire.begin_last_exchange(seconds)
         try:
-            self._tell(end_line())
+            self._tell(lines, answers)
         finally:
             self._end("it was closed")
 
@@ -250,13 +258,14 @@ class SocketSession(Closing):
             raise self._failure(bytes(status))
         return self._wire.receive(form.size)
 
-    def _tell(self, line: bytes) -> None:
-        self._wire.send(self._before + line)
+    def _tell(self, lines: bytes, answers: int = 1) -> None:
+        self._wire.send(self._before + lines)
         self._before = self._header = b""
-        status = bytearray(1)
-        if not self._wire.receive_into(status) or status[0]:
-            raise self._failure(bytes(status))
-        _check_recorded(self._wire.receive_line())
+        for _ in range(answers):
+            status = bytearray(1)
+            if not self._wire.receive_into(status) or status[0]:
+                raise self._failure(bytes(status))
+            _check_recorded(self._wire.receive_line())
 
     def _chance(self) -> float:
         told = self._reply[1 + self._size :] if self._advice_fixed else self._wire.receive(_CHANCE.size)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from policybridge_client.connection import connect
+from policybridge_client.contract import ClientSession
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.record import LABEL
@@ -23,7 +24,8 @@ from policybridge_client.llvm.replay_command import load_recorded
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.closing import Closing
 from policybridge_core.errors import InvalidError, PreconditionError
-from policybridge_serdes import Outcome, PolicyReference
+from policybridge_demo.listening import ListeningSession
+from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Signature
 from policybridge_server.ledger.query import SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
 from tests.client.compilers import DRIVERS, ZIG, left_behind, parameters, start, write_pressure, write_source
@@ -257,22 +259,48 @@ def test_a_server_that_dies_with_the_last_answer_changes_nothing(server: Running
     assert Path("made.o").exists()
 
 
+def test_a_server_that_is_killed_behind_a_compilation_has_it_whole(server: RunningServer, ledger: Path) -> None:
+    words = [*ZIG, "-Oz", "-c", write_source(ledger.parent).name, "-o", "made.o"]
+    report = compiled(server, "never", words)
+    server.kill()
+    # The next one marks what is open as interrupted.
+    with TemporaryDirectory(prefix="pb-") as name, running_server(None, Path(name), "--ledger", ledger):
+        found = recorded(ledger, report)
+    assert found.outcome is not None
+    assert (found.outcome.status, found.interrupted) == ("ok", False)
+    assert found.decisions == report.statistics.decisions > 0
+
+
 class KilledBeforeTheReport(Closing):
     """A connection whose server is gone when the outcome is reported."""
 
     def __init__(self, server: RunningServer) -> None:
         self._server = server
         self._inner = connect(server.socket)
-        self.open, self.check = self._inner.open, self._inner.check
+        self.check = self._inner.check
         self.tried = False
+
+    def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> ClientSession:
+        return KilledBeforeItsEnd(self._inner.open(policy, signature, options), self._server)
 
     def close(self) -> None:
         self._inner.close()
 
     def report_outcome(self, session_id: str, outcome: Outcome) -> None:
-        self._server.kill()
         self.tried = True
         self._inner.report_outcome(session_id, outcome)
+
+
+class KilledBeforeItsEnd(ListeningSession):
+    """A session whose server is gone at its end."""
+
+    def __init__(self, session: ClientSession, server: RunningServer) -> None:
+        super().__init__(session, lambda *_: None)
+        self._server = server
+
+    def conclude(self, outcome: Outcome) -> None:
+        self._server.kill()
+        super().conclude(outcome)
 
 
 def test_several_sources_in_one_command_are_refused(server: RunningServer, ledger: Path) -> None:

@@ -67,8 +67,9 @@ def run_compiler(
             interrupts or Interrupts(),
             CompilationStatistics(task.choices),
         )
+        stack.callback(host.close)
         report = host.run()
-        report_outcome(connection, report, host.surroundings.cwd)
+        report_outcome(connection, report, host.surroundings.cwd, host.session)
     return report
 
 
@@ -84,6 +85,7 @@ class _Host:
     interrupts: Interrupts
     statistics: CompilationStatistics
     process: CompilerProcess | None = None
+    session: ClientSession | None = None
     begun: float = field(default_factory=perf_counter)
 
     def run(self) -> Report:
@@ -154,7 +156,13 @@ class _Host:
             )
             with closing(responder):
                 serve(self.process, channel, lambda event: responder.answer(event, channel.reply))
+                self.session = responder.take_session()
                 return self.process.wait()
+
+    def close(self) -> None:
+        """End the session, if the compilation ended without its outcome."""
+        if self.session is not None:
+            self.session.close()
 
     @property
     def _growth_limit(self) -> str:

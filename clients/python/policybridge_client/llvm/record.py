@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from policybridge_client.contract import Connection
+from policybridge_client.contract import ClientSession, Connection, conclude
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand, Kind, clang_output
 from policybridge_client.llvm.statistics import Report
@@ -99,16 +99,40 @@ def object_digest(file: Path) -> float | None:
     return float(int(hashlib.sha256(file.read_bytes()).hexdigest()[:_DIGITS], 16))
 
 
-def report_outcome(connection: Connection, report: Report, cwd: Path | str | None) -> None:
-    """Report the outcome to the ledger. Ignore failures: there may be no ledger, and the server may be away."""
-    sessions, failure = report.statistics.sessions, report.statistics.failure
-    if not sessions or isinstance(failure, UnavailableError | DeadlineError):
-        # The server has just timed out; do not wait for it again.
-        return
+def report_outcome(
+    connection: Connection, report: Report, cwd: Path | str | None, session: ClientSession | None = None
+) -> None:
+    """Report the outcome to the ledger. Ignore failures: there may be no ledger, and the server may be away.
+
+    Args:
+        connection: to the server.
+        report: of the compilation.
+        cwd: the compiler's folder.
+        session: the last one of the compilation, if it is still open; it ends with its outcome.
+
+    """
+    sessions, failure = list(report.statistics.sessions), report.statistics.failure
     with suppress(PolicyBridgeError, OSError):
         outcome = _outcome(report, cwd)
+        if session is not None and _is_concluded(session, outcome):
+            sessions.pop()
+        if isinstance(failure, UnavailableError | DeadlineError):
+            # The server has just timed out; do not wait for it again.
+            return
         for session_id in sessions:
             connection.report_outcome(session_id, outcome)
+
+
+def _is_concluded(session: ClientSession, outcome: Outcome) -> bool:
+    """End a session with its outcome; whether its server has answered, perhaps that it keeps no outcomes."""
+    try:
+        conclude(session, outcome)
+    except UnavailableError:
+        # Another server with the same ledger may have come in its place.
+        return False
+    except PolicyBridgeError:
+        return True
+    return True
 
 
 def _outcome(report: Report, cwd: Path | str | None) -> Outcome:

@@ -111,6 +111,11 @@ class Responder:
             if event.name and self._session is not None:
                 self._session.context(event.name)
 
+    def take_session(self) -> ClientSession | None:
+        """Give the session away, which is open; ``None``: there is none."""
+        session, self._session = self._session, None
+        return session
+
     def close(self) -> None:
         """End the session."""
         if self._session is not None:
