@@ -55,7 +55,8 @@ bool is_reproducible(const Config &config) {
 
 /// Options that keep ThinLTO's cache right. LLD's key has its options for LLVM and not the plugin. So one that has no
 /// effect, because nothing is printed, holds the digest of all that changes the objects.
-Strings cache_options(const Config &config, const std::string &plugin, const Variables &settings) {
+Strings cache_options(const Config &config, const Compiler &compiler, const std::string &plugin,
+                      const Variables &settings) {
   if (!is_reproducible(config))
     return {"-Wl,--thinlto-cache-dir="};
   std::string all;
@@ -65,6 +66,10 @@ Strings cache_options(const Config &config, const std::string &plugin, const Var
     if (const Result<std::string> content = file.empty() ? Result<std::string>("") : read_file(file); content.ok())
       all += sha256(*content) + "\n";
   all += variable("POLICYBRIDGE_PHASES");
+  // With one job the plugin sets switches.
+  for (const std::string &word : compiler.arguments)
+    if (word.find("jobs=") != std::string::npos)
+      all += word + "\n";
   return {"-Wl,-mllvm,-filter-print-funcs=policybridge." + sha256(all).substr(0, 32)};
 }
 
@@ -135,7 +140,7 @@ Status become_linking(const Config &config, const Compiler &compiler, Signals &s
     words.insert(words.end(), compiler.arguments.begin(), compiler.arguments.end());
     words.push_back("-Wl,--load-pass-plugin=" + plugin);
     // Last, because the last of several folders counts.
-    const Strings options = cache_options(config, plugin, settings);
+    const Strings options = cache_options(config, compiler, plugin, settings);
     words.insert(words.end(), options.begin(), options.end());
     if (has_cache(compiler) && !is_reproducible(config))
       say("ThinLTO's cache is not used: it could keep another policy's objects; name the version by its digest, with "

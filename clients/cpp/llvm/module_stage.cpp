@@ -2,13 +2,33 @@
 
 #include "call_sites.h"
 #include "phases.h"
+#include "process_names.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Module.h"
 #include "llvm/TargetParser/Triple.h"
 
 using namespace llvm;
 
 namespace policybridge::plugin {
+namespace {
+
+/// Whether this process is a linker that was told to optimise one module after another: `-flto-jobs=1` to clang. A linker
+/// heeds the last such word. What a response file says is not known.
+bool takes_modules_in_turn() {
+  bool is_one = false;
+  for (const StringRef word : own_command()) {
+    if (word.starts_with("@"))
+      return false;
+    const StringRef name = word.ltrim('-');
+    for (const StringRef option : {"thinlto-jobs=", "plugin-opt=jobs=", "thinlto-threads="})
+      if (name.starts_with(option))
+        is_one = name.drop_front(option.size()) == "1";
+  }
+  return is_one;
+}
+
+} // namespace
 
 bool is_compilation(Module &module, ModuleAnalysisManager &analyses) {
   const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);
@@ -21,7 +41,7 @@ bool is_full_lto(Module &module, ModuleAnalysisManager &analyses) {
 }
 
 bool is_alone(Module &module, ModuleAnalysisManager &analyses) {
-  return is_compilation(module, analyses) || is_full_lto(module, analyses);
+  return is_compilation(module, analyses) || is_full_lto(module, analyses) || takes_modules_in_turn();
 }
 
 std::string phase_of(Module &module, ModuleAnalysisManager &analyses) {

@@ -25,7 +25,8 @@ bool is_compilation(llvm::Module &module, llvm::ModuleAnalysisManager &analyses)
 /// Whether full LTO optimises the module.
 bool is_full_lto(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 
-/// Whether the process optimises no other module beside this one. ThinLTO optimises several, each in a thread.
+/// Whether the process optimises no other module beside this one. ThinLTO optimises several, each in a thread, unless it is
+/// told to take one job.
 bool is_alone(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 
 /// The phase of a module: one of phases.h.

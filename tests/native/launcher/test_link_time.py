@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import Decision, Heading, Section, Store, read_sites, write_store
+from policybridge_client.decisions.passes import ALL_FUNCTIONS, PassChoice
 from tests.conftest import RunningServer, running_server
 from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
@@ -208,6 +209,20 @@ def test_thinltos_cache_keeps_no_object_of_another_store(thin: Build, tmp_path: 
     assert (thin.object(), len(list((tmp_path / "cache").glob("llvmcache-*")))) == (tuned, 2)
     first, heading, *_ = (tmp_path / "tuned.db").read_text().splitlines()
     (tmp_path / "tuned.db").write_text(f"{first}\n{heading}\n{'0' * 16} inline\n")
+    thin.link(*store, flags=CACHED)
+    assert thin.object() == plain
+
+
+def test_thinltos_cache_keeps_apart_the_objects_of_one_job_in_which_switches_are_set(
+    thin: Build, tmp_path: Path
+) -> None:
+    heading = Heading(22, "Oz", "site", None, "a.c", "link")
+    write_store(Store([Section(heading, (), [PassChoice(ALL_FUNCTIONS, "set", "ext-tsp")])]), tmp_path / "tuned.db")
+    store = ("--decisions", "tuned.db")
+    thin.link(*store, flags=CACHED)
+    plain = thin.object()
+    thin.link(*store, flags=(*CACHED, "-flto-jobs=1"))
+    assert thin.object() != plain
     thin.link(*store, flags=CACHED)
     assert thin.object() == plain
 

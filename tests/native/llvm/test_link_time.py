@@ -241,27 +241,49 @@ def write_choices(program: Program, *choices: str) -> str:
 
 
 @pytest.mark.parametrize("switches", [("no-small-tables",), ("ipra",), ("no-small-tables", "ipra")])
-def test_a_switch_of_a_store_gives_the_program_of_its_options_under_full_lto(
-    native: Target, tmp_path: Path, switches: tuple[str, ...]
+@pytest.mark.parametrize(("mode", "jobs"), [("full", ()), ("thin", ("-flto-jobs=1",))])
+def test_a_switch_of_a_store_gives_the_program_of_its_options_where_modules_are_linked_in_turn(
+    native: Target, tmp_path: Path, mode: str, jobs: tuple[str, ...], switches: tuple[str, ...]
 ) -> None:
-    program = switch_program(native, tmp_path, "full")
-    program.link(plugin=False)
+    program = switch_program(native, tmp_path, mode)
+    program.link(*jobs, plugin=False)
     plain = program.object("program")
-    program.link(decisions=write_choices(program, *(f"set {switch}" for switch in switches)))
+    program.link(*jobs, decisions=write_choices(program, *(f"set {switch}" for switch in switches)))
     made = program.object("program")
     words = [word for switch in switches for word in options_of(switch) if word != "-mllvm"]
-    program.link(*(f"-Wl,-mllvm,{word}" for word in words), plugin=False)
+    program.link(*jobs, *(f"-Wl,-mllvm,{word}" for word in words), plugin=False)
     assert made == program.object("program") != plain
 
 
+@pytest.mark.parametrize(
+    "jobs", [(), ("-flto-jobs=2",), ("-flto-jobs=1", "-Wl,--thinlto-jobs=2"), ("-flto-jobs=1", "-Wl,@words")]
+)
 def test_a_switch_of_a_store_is_not_set_by_thin_lto_whose_threads_would_share_it(
-    native: Target, tmp_path: Path
+    native: Target, tmp_path: Path, jobs: tuple[str, ...]
 ) -> None:
     program = switch_program(native, tmp_path, "thin")
+    (tmp_path / "words").write_text("--thinlto-jobs=2\n")
     program.link(plugin=False)
     plain = program.object("program")
-    program.link(decisions=write_choices(program, "set no-small-tables", "set ipra"))
+    program.link(*jobs, decisions=write_choices(program, "set no-small-tables", "set ipra"))
     assert program.object("program") == plain
+
+
+def test_switches_of_a_module_end_before_thin_lto_optimises_the_next_one(native: Target, tmp_path: Path) -> None:
+    program = switch_program(native, tmp_path, "thin")
+    more = (tmp_path / "part1.c").read_text().replace("part", "other")
+    (tmp_path / "part2.c").write_text(f"{more}__attribute__((used)) int (*used[])(int) = {{other1, other2}};\n")
+    # ThinLTO begins with the largest module.
+    with (tmp_path / "part1.c").open("a") as file:
+        file.writelines(f"int more{n}(int x) {{ return sink(x * {n}) / {n}; }}\n" for n in range(3, 60))
+    subprocess.run([f"clang-{MAJOR}", "-Oz", "-flto=thin", "-c", "part1.c", "part2.c"], cwd=tmp_path, check=True)
+
+    def objects(store: str = "") -> list[bytes]:
+        program.link("-flto-jobs=1", "-Wl,--lto-obj-path=made", plugin=bool(store), decisions=store)
+        return [path.read_bytes() for path in sorted(tmp_path.glob("made*"))]
+
+    plain, switched = objects(), objects(write_choices(program, "set no-small-tables", "set ipra"))
+    assert [one == other for one, other in zip(plain, switched, strict=True)].count(False) == 1
 
 
 def test_switches_of_the_merged_module_do_not_reach_modules_that_thin_lto_optimises_behind_it(

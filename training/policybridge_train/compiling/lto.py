@@ -39,7 +39,8 @@ _OPTIONS: Final = (
     "--unresolved-symbols=ignore-all",
     "-zmuldefs",
     "--no-warnings",
-    "--thinlto-jobs=1",
+    # With one job the plugin sets switches, which a link by LLD's default does not.
+    "--thinlto-jobs=2",
 )
 _VERSION: Final = re.compile(r"\bLLD (\d+)\.")
 _EXPORTED: Final = re.compile(r"\.llvm\.\d+$")
