@@ -28,6 +28,7 @@ from policybridge_bench.processes import module
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.parts import part_of
+from policybridge_train.objects.elf import ObjectFile
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class Recipe(msgspec.Struct, frozen=True):
         build: the build that is tuned.
         linked: the built programs and libraries whose sizes count.
         check: the package's own tests.
-        count: a run of tests whose instructions count.
+        count: a run of tests whose instructions count; empty: no store is tuned for the package.
         tune: further options of ``policybridge autotune``.
         compile: clang's arguments for one source, of which `tests.measures.compile_instructions` counts instructions.
 
@@ -56,15 +57,23 @@ class Recipe(msgspec.Struct, frozen=True):
     build: str
     linked: list[str]
     check: str
-    count: str
+    count: str = ""
     compile: str = ""
     tune: list[str] = []
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Bytes of text and of the files after stripping."""
+    """Bytes after stripping.
+
+    Attributes:
+        text: all that is loaded and never written, as size(1) counts it: code, constants and unwinding tables.
+        code: of it, the executable sections.
+        file: the whole files.
+
+    """
 
     text: int
+    code: int
     file: int
 
 
@@ -162,8 +171,7 @@ class Package:
 
         """
         sizes = [_stripped(self.folder / way / each) for each in self.recipe.linked]
-        text, file = map(sum, zip(*sizes, strict=True))
-        return Size(text, file)
+        return Size(*map(sum, zip(*sizes, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -231,7 +239,7 @@ class Bench:
                 raise PreconditionError(f"{self.package.name}: callgrind counted nothing; see {folder}")
             kept.write_text(str(sum(counts)), encoding="ascii")
         size = self.package.size(way)
-        return Side(size.text, size.file, int(kept.read_text(encoding="ascii")))
+        return Side(size.text, size.code, size.file, int(kept.read_text(encoding="ascii")))
 
 
 def _environment(apply: str = "") -> dict[str, str]:
@@ -251,19 +259,26 @@ def _run(command: Sequence[str], folder: Path, log: Path, environment: dict[str,
         raise PreconditionError(f"{shlex.join(command)} ended with {done.returncode}; see {log}")
 
 
-def _stripped(file: Path) -> tuple[int, int]:
-    """Give the bytes of text, and of the file, after stripping."""
+def _stripped(file: Path) -> tuple[int, int, int]:
+    """Give the bytes of text, of code and of the file, after stripping."""
     if not file.exists():
         raise PreconditionError(f"the build has made no {file}")
     copy = file.with_name(f"{file.name}.stripped")
     subprocess.run(["strip", "-o", copy, file.resolve()], check=True)
     told = subprocess.run(["size", copy], capture_output=True, text=True, check=True).stdout
-    return int(told.splitlines()[1].split()[0]), copy.stat().st_size
+    return int(told.splitlines()[1].split()[0]), ObjectFile.read(copy).exec, copy.stat().st_size
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of each measure of packages."""
-    parser.add_argument("--package", action="append", choices=[*read_recipes()], help="repeatable (default: all)")
+def add_options(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Declare the options of each measure of packages.
+
+    Args:
+        parser: takes them.
+        names: of the packages that can be measured.
+
+    """
+    parser.set_defaults(names=names)
+    parser.add_argument("--package", action="append", choices=names, help="repeatable (default: all)")
     parser.add_argument("--work", type=Path, default=Path(".cache/measured"), metavar="DIR")
     parser.add_argument("--plugins", type=Path, default=Path(".cache/native/lib"), metavar="DIR")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -278,7 +293,7 @@ def measure_each(asked: argparse.Namespace, measure: Callable[[Package], T], tol
     """Measure the packages that `add_options` names, print and write them; the exit status is 1 if one fails."""
     recipes = read_recipes()
     measured, failed = {}, False
-    for name in asked.package or recipes:
+    for name in asked.package or asked.names:
         try:
             found = measure(Package(name, recipes[name], asked.work.absolute()))
         except PolicyBridgeError as error:
@@ -295,7 +310,7 @@ def measure_each(asked: argparse.Namespace, measure: Callable[[Package], T], tol
 def main(words: Sequence[str] | None = None) -> int:
     """Measure packages and print them; the exit status is 1 if one fails, or 2 if the arguments are wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.measures.packages", description=__doc__)
-    add_options(parser)
+    add_options(parser, [name for name, recipe in read_recipes().items() if recipe.count])
     parser.add_argument("--budget", type=int, default=16, metavar="N")
     asked = parser.parse_args(words)
     plugin = plugin_in(asked.plugins)

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from policybridge_docs.results.parts.built import demo, link_time, link_tuned, packages, packages_lto
+from policybridge_docs.results.parts.built import demo, link_time, link_tuned, packages, packages_policy
 from policybridge_docs.results.parts.here import here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
@@ -23,7 +23,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "passes": passes,
     "chosen": chosen,
     "packages": packages,
-    "packages_lto": packages_lto,
+    "packages_policy": packages_policy,
     "sqlite": sqlite,
     "echoes": echoes,
     "attacks": attacks,

@@ -87,7 +87,7 @@ def link_time(options: Namespace) -> Made:
     return Made(f"python -m {' '.join(command)} --work DIR", figures, clang(), decided="inliner")
 
 
-def packages_lto(options: Namespace) -> Made:
+def packages_policy(options: Namespace) -> Made:
     """Build Debian packages under LTO with the bundled policy at link time, and run their tests.
 
     What an earlier call has built in ``--packages`` is not built again.
@@ -97,7 +97,7 @@ def packages_lto(options: Namespace) -> Made:
     for mode in MODES:
         with TemporaryDirectory() as name:
             built = Path(name) / "built.json"
-            run_module("tests.measures.packages_lto", "--lto", mode, *places, "--json", built)
+            run_module("tests.measures.packages_policy", "--lto", mode, *places, "--json", built)
             measured = json.loads(built.read_bytes()).values()
         for key, language in (("c", "c"), ("cpp", "c++")):
             its = [package for package in measured if package["language"] == language]
@@ -105,7 +105,7 @@ def packages_lto(options: Namespace) -> Made:
             for what in _LINKED:
                 ratios = [package["policy"][what] / package["plain"][what] for package in its]
                 figures[f"{key}.{mode}.{what}"] = _mean_and_range(ratios)
-    return Made("python -m tests.measures.packages_lto --lto MODE --work DIR", figures, clang(), decided="size")
+    return Made("python -m tests.measures.packages_policy --lto MODE --work DIR", figures, clang(), decided="size")
 
 
 def link_tuned(options: Namespace) -> Made:
