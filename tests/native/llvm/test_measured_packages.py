@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.lto import MODES, Mode
 from tests.conftest import RunningServer
 from tests.measures import packages_policy
 from tests.measures.compile_instructions import instructions, ways
@@ -87,16 +86,16 @@ def test_a_program_that_the_build_does_not_make_is_named(bench: Bench) -> None:
         with_recipe(bench, recipe).measure()
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_package_is_built_with_lto_and_only_a_policy_that_is_there_decides_its_link(
-    native: Target, package: Package, server: RunningServer, mode: Mode
+@pytest.mark.parametrize("kind", packages_policy.KINDS)
+def test_a_package_is_built_without_lto_or_with_it_and_only_a_policy_that_is_there_decides(
+    native: Target, package: Package, server: RunningServer, kind: packages_policy.Kind
 ) -> None:
     need("ld.lld-22")
-    bench = packages_policy.Bench(package, mode, "never", built_plugin(native, "inliner", "22"), server.socket)
+    bench = packages_policy.Bench(package, kind, "never", built_plugin(native, "inliner", "22"), server.socket)
     found = bench.measure()
-    assert found.plain.text < found.plain.file
-    assert found.policy.text < found.policy.file
-    with pytest.raises(PreconditionError, match=f"missing-{mode}.log"):
+    for size in (found.plain, found.policy):
+        assert size.code < size.text < size.file
+    with pytest.raises(PreconditionError, match=f"missing-{kind}.log"):
         replace(bench, policy="missing").measure()
 
 

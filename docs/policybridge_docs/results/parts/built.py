@@ -1,22 +1,27 @@
 """Parts that build whole programs and packages, and the demo."""
 
 import json
+import math
 import subprocess
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import geometric_mean
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from policybridge_bench.processes import module
 from policybridge_docs.results.figures import Figure
 from policybridge_docs.results.parts.running import Made, clang, run_module
-from policybridge_train.compiling.lto import MODES
+from policybridge_train.scoring.statistics import change
 
 _SIDES: Final = ("plain", "tuned")
 _LINKED: Final = ("text", "file")
+_BY_POLICY: Final = ("text", "code", "file")
+# Of LTO.
+_KINDS: Final = ("none", "full")
 _LINKED_BY_POLICY: Final = ("libwoff2enc.so",)
 _LINKED_BY_STORE: Final = ("libwoff2enc.so", "libwoff2dec.so", "libgraphite2.so", "libre2.so")
 
@@ -88,24 +93,33 @@ def link_time(options: Namespace) -> Made:
 
 
 def packages_policy(options: Namespace) -> Made:
-    """Build Debian packages under LTO with the bundled policy at link time, and run their tests.
+    """Build Debian packages with the bundled policy, without LTO and with it, and run their tests.
 
     What an earlier call has built in ``--packages`` is not built again.
     """
     places = ["--plugins", options.plugins, "--work", options.packages]
     figures: dict[str, Figure] = {}
-    for mode in MODES:
+    for kind in _KINDS:
         with TemporaryDirectory() as name:
             built = Path(name) / "built.json"
-            run_module("tests.measures.packages_policy", "--lto", mode, *places, "--json", built)
-            measured = json.loads(built.read_bytes()).values()
-        for key, language in (("c", "c"), ("cpp", "c++")):
-            its = [package for package in measured if package["language"] == language]
-            figures[f"{key}.packages"] = Figure(len(its), "packages")
-            for what in _LINKED:
-                ratios = [package["policy"][what] / package["plain"][what] for package in its]
-                figures[f"{key}.{mode}.{what}"] = _mean_and_range(ratios)
-    return Made("python -m tests.measures.packages_policy --lto MODE --work DIR", figures, clang(), decided="size")
+            run_module("tests.measures.packages_policy", "--lto", kind, *places, "--json", built)
+            figures |= dict(_by_policy(kind, json.loads(built.read_bytes())))
+    return Made("python -m tests.measures.packages_policy --lto KIND --work DIR", figures, clang(), decided="size")
+
+
+def _by_policy(kind: str, measured: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
+    groups: dict[str, dict[str, Any]] = {}
+    for name, its in measured.items():
+        part = "held-out" if its["part"] == "held-out" else "others"
+        groups.setdefault(f"{its['language'].replace('+', 'p')}.{part}", {})[name] = its
+    for group, packages in groups.items():
+        yield f"{group}.packages", Figure(len(packages), "packages")
+        for what in _BY_POLICY:
+            ratios = {name: its["policy"][what] / its["plain"][what] for name, its in packages.items()}
+            yield f"{group}.{kind}.{what}", _mean(ratios, interval=group.endswith("held-out"))
+    for what in _BY_POLICY:
+        worst = max(its["policy"][what] / its["plain"][what] for its in measured.values())
+        yield f"worst.{kind}.{what}", Figure(100 * (worst - 1), "%", 2, signed=True)
 
 
 def link_tuned(options: Namespace) -> Made:
@@ -132,6 +146,12 @@ def _change(before: int, after: int) -> Figure:
     return Figure(100 * (after / before - 1), "%", 2, signed=True)
 
 
-def _mean_and_range(ratios: Sequence[float]) -> Figure:
-    mean, low, high = (100 * (each - 1) for each in (geometric_mean(ratios), min(ratios), max(ratios)))
-    return Figure(mean, "%", 2, signed=True, low=low, high=high)
+def _mean(ratios: Mapping[str, float], *, interval: bool) -> Figure:
+    """Give the geometric mean, with the interval of a bootstrap over the packages."""
+    # The mean of logarithms; `change` tells each of its values less 1.
+    logarithms = [math.log(ratio) for ratio in ratios.values()]
+    found = change([1.0] * len(ratios), logarithms, [*ratios]).mean
+    assert found is not None  # noqa: S101 - each is compared with 1
+    mean, low, high = (100 * math.expm1(each + 1) for each in (found.value, found.low, found.high))
+    figure = Figure(mean, "%", 2, signed=True)
+    return msgspec.structs.replace(figure, low=low, high=high) if interval else figure
