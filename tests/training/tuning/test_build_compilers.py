@@ -117,7 +117,7 @@ def test_a_store_of_another_name_is_named() -> None:
     assert line == f"env 'CC=policybridge run --decisions {store} -- clang-22' ./build.sh"
 
 
-@pytest.mark.parametrize(("lto", "flag"), [("full", "-flto"), ("thin", "-flto=thin")])
+@pytest.mark.parametrize(("lto", "flag"), [("full", "-flto"), ("thin", "-flto=thin -flto-jobs=1")])
 def test_a_store_for_link_time_is_applied_by_builds_with_that_lto(lto: Mode, flag: str) -> None:
     used = compilers(["clang-22", "-Oz", "-c", "a.c"])
     told, line = applied(["make"], used, lto=lto)

@@ -39,8 +39,7 @@ _OPTIONS: Final = (
     "--unresolved-symbols=ignore-all",
     "-zmuldefs",
     "--no-warnings",
-    # With one job the plugin sets switches, which a link by LLD's default does not.
-    "--thinlto-jobs=2",
+    "--thinlto-jobs=1",
 )
 _VERSION: Final = re.compile(r"\bLLD (\d+)\.")
 _EXPORTED: Final = re.compile(r"\.llvm\.\d+$")

@@ -156,8 +156,9 @@ class Ending:
         """The compiler's options for link-time optimisation; it calls those for links unused where it compiles."""
         if self.lto is None:
             return []
-        mode = "-flto" if self.lto == "full" else "-flto=thin"
-        return [mode, "-fuse-ld=lld", "-Wno-unused-command-line-argument"]
+        # With more jobs ThinLTO sets no switches.
+        mode = ["-flto"] if self.lto == "full" else ["-flto=thin", "-flto-jobs=1"]
+        return [*mode, "-fuse-ld=lld", "-Wno-unused-command-line-argument"]
 
     def _driver(self, variable: str) -> str:
         """Name the compiler of C or C++."""
