@@ -137,13 +137,15 @@ bool ModulePasses::is_asked_in_codegen() const {
   return log_ || any_of(rows_, [](const Row &row) { return is_for_codegen(row.choice); });
 }
 
-void ModulePasses::count_codegen(const Module &module) {
+void ModulePasses::count_codegen(const Module &module, bool sets_switches) {
   if (rows_.empty())
     return;
+  const auto is_made = [&](const Row &row) { return is_for_codegen(row.choice) && (sets_switches || !row.choice.option); };
+  lacks_switches_ = !sets_switches && any_of(rows_, [](const Row &row) { return row.choice.option != nullptr; });
   for (const Function &function : module)
     if (!function.isDeclaration())
       for (Row *row : choices_of(function.getName()).rows)
-        row->applied |= is_for_codegen(row->choice);
+        row->applied |= is_made(*row);
 }
 
 std::size_t ModulePasses::applied() const {

@@ -49,8 +49,12 @@ public:
   /// Whether code generation has to ask: there are choices for it, or there is a log.
   bool is_asked_in_codegen() const;
 
-  /// Count the choices for code generation as applied if their functions are in the module, which is now complete.
-  void count_codegen(const llvm::Module &module);
+  /// Count the choices for code generation as applied if their functions are in the module, which is now complete; those
+  /// of switches only where these are set.
+  void count_codegen(const llvm::Module &module, bool sets_switches);
+
+  /// Whether there are choices of switches that are not set.
+  bool lacks_switches() const { return lacks_switches_; }
 
   /// How many choices there are, and how many of them applied.
   std::size_t size() const { return rows_.size(); }
@@ -75,6 +79,7 @@ private:
   std::vector<Row *> rows_for(std::uint64_t function);
 
   std::vector<Row> rows_;
+  bool lacks_switches_ = false;
   std::map<std::uint64_t, std::vector<Row *>> by_function_;
   llvm::StringMap<OfFunction> functions_;
   llvm::StringMapEntry<OfFunction> *last_ = nullptr; // of functions_; LLVM asks about one function many times

@@ -195,9 +195,10 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
     Adding adding(builder, *phase, module, analyses);
     PreservedAnalyses preserved = adding.to_functions(*passes, PassChoice::Point::last);
     preserved.intersect(adding.to_module(*passes));
-    passes->count_codegen(module);
+    const bool sets_switches = is_alone(module, analyses);
+    passes->count_codegen(module, sets_switches);
     if (passes->is_asked_in_codegen())
-      PassGate::answer_for(module, passes, is_alone(module, analyses));
+      PassGate::answer_for(module, passes, sets_switches);
     else
       PassGate::answer_for_none(module.getContext());
     return preserved;

@@ -151,6 +151,8 @@ void StoreSession::tell() const {
          << report_.decisions << " decisions applied to " << report_.module;
   if (!tuned_with_.empty())
     errs() << "; they were tuned with LLVM " << tuned_with_;
+  if (passes_ && passes_->lacks_switches())
+    errs() << "; ThinLTO sets switches by one job alone: -flto-jobs=1";
   errs() << "\n";
 }
 

@@ -265,8 +265,9 @@ def test_a_switch_of_a_store_is_not_set_by_thin_lto_whose_threads_would_share_it
     (tmp_path / "words").write_text("--thinlto-jobs=2\n")
     program.link(plugin=False)
     plain = program.object("program")
-    program.link(*jobs, decisions=write_choices(program, "set no-small-tables", "set ipra"))
+    said = program.link(*jobs, decisions=write_choices(program, "set no-small-tables", "set ipra"))
     assert program.object("program") == plain
+    assert "0 of 2 decisions applied to part1.c; ThinLTO sets switches by one job alone: -flto-jobs=1\n" in said
 
 
 def test_switches_of_a_module_end_before_thin_lto_optimises_the_next_one(native: Target, tmp_path: Path) -> None:
