@@ -2,8 +2,9 @@
 
 Each package of packages.toml is built at -Oz with ``-ffunction-sections`` and LLD 22 with ``--gc-sections --icf=all``:
 by LLVM's own decisions, and with a policy of a local server. Without LTO clang asks it by ``-fpass-plugin``; with
-``--lto thin`` or ``full``, LLD asks it at link time. The package's own tests run on both builds. Sizes are those of the
-stripped programs and libraries. Steps that an earlier call has done in DIR are not repeated.
+``--lto thin`` or ``full``, LLD asks it at link time. ``thin-1`` is ThinLTO by one job, where the plugin sets switches.
+The package's own tests run on both builds. Sizes are those of the stripped programs and libraries. Steps that an
+earlier call has done in DIR are not repeated.
 
 It needs what ``tests.measures.packages`` needs, lld-22, and for the tests of packages doctest-dev, catch2, libfmt-dev,
 libcppunit-dev, libutfcpp-dev, libgtest-dev, libgmock-dev and googletest.
@@ -25,8 +26,8 @@ from policybridge_train.corpus.parts import part_of
 from tests.conftest import running_server
 from tests.measures.packages import Package, Size, add_options, measure_each, plugin_in, read_recipes
 
-Kind = Mode | Literal["none"]
-KINDS: Final[tuple[Kind, ...]] = ("none", *MODES)
+Kind = Mode | Literal["none", "thin-1"]
+KINDS: Final[tuple[Kind, ...]] = ("none", *MODES, "thin-1")
 
 # Libtool drops the path of a linker from LDFLAGS, and zlib probes for shared libraries without LDFLAGS.
 _LINKER: Final = "-Qunused-arguments --ld-path=ld.lld-22 -Wl,--undefined-version"
@@ -68,7 +69,7 @@ class Bench:
             PreconditionError: a step fails; its log says why.
 
         """
-        plain, decided = f"plain-{self.kind}", f"{self.policy}-{self.kind}"
+        plain, decided = f"plain-{self._mode}", f"{self.policy}-{self.kind}"
         asking = {"SERVER": self.server, "POLICY": self.policy, "FALLBACK": "error"}
         deciding = {f"POLICYBRIDGE_{name}": value for name, value in asking.items()}
         package = self.package
@@ -78,11 +79,17 @@ class Bench:
         part = part_of(package.name).value
         return Linked(package.recipe.language, part, package.size(plain), package.size(decided))
 
+    @property
+    def _mode(self) -> Mode | Literal["none"]:
+        # LLVM's own decisions are the same in one job.
+        return "thin" if self.kind == "thin-1" else self.kind
+
     def _environment(self, *, loads: bool = False) -> dict[str, str]:
         flags, compiling, linking = "-Oz -ffunction-sections", "", ""
         if self.kind != "none":
-            flags = f"{flags} -flto={self.kind}"
+            flags = f"{flags} -flto={self._mode}"
             linking = f" -Wl,--load-pass-plugin={self.plugin}" if loads else ""
+            linking += " -flto-jobs=1" if self.kind == "thin-1" else ""
         elif loads:
             compiling = f" -fpass-plugin={self.plugin}"
         drivers = {"CC": f"clang-22 {_LINKER}{compiling}", "CXX": f"clang++-22 {_LINKER}{compiling}"}

@@ -78,7 +78,7 @@ class Tuned:
         folder.mkdir()
         for name in (*_SOURCES, "Makefile", "names"):
             shutil.copy(self.project / name, folder)
-        linking = f"-flto={self.mode} --ld-path=ld.lld-{MAJOR} -Wl,--gc-sections,--icf=all"
+        linking = f"-flto={self.mode} -flto-jobs=1 --ld-path=ld.lld-{MAJOR} -Wl,--gc-sections,--icf=all"
         linking += f" -Wl,--load-pass-plugin={self.plugin}" if store else ""
         given = {"POLICYBRIDGE_DECISIONS": str(store), "POLICYBRIDGE_STATS": str(folder / "%m.json")} if store else {}
         words = ["make", "prog", f"CC=clang-{MAJOR} {linking}"]
