@@ -63,6 +63,7 @@ def write_policies(repository: Path) -> None:
     for name, answer in _ANSWERS.items():
         write_python(repository, name, _SOURCE.format(answer=answer))
     write_python(repository, "never", _SOURCE.format(answer="0"), version=2)
+    write_python(repository, "narrow", _SOURCE.format(answer="0"), '[scope]\ntarget = ["x86_64"]\n')
     write_python(repository, "small", _SOURCE.format(answer="0"), '[scope]\nlevel = ["Oz"]\nphase = ["compile"]\n')
     write_python(repository, "both", _SOURCE.format(answer="0"), 'decides = ["inlining_decision", "pass_choice"]')
     write_python(repository, "drawn", _SOURCE.format(answer='np.zeros(2, "float32")'), DRAWN)

@@ -106,6 +106,8 @@ Status Advisor::open() {
     session_ = *std::move(session);
     return {};
   }
+  if (labels_)
+    options_.labels = std::exchange(labels_, nullptr)();
   // One compilation stays on one version, also where a second signature takes a second session.
   if (statistics_.policy)
     options_.policy = {statistics_.policy->name, statistics_.policy->version, {}};

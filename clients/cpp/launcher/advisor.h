@@ -12,9 +12,12 @@
 #include "sources.h"
 #include "statistics.h"
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace policybridge {
 
@@ -29,13 +32,15 @@ class Advisor {
 public:
   using Server = Result<std::shared_ptr<Connection>>;
 
-  /// `continues`: whether the defaults may answer after a failure. `server` outlives this. `stored`: what answers in its
-  /// place; null for a server.
-  Advisor(const Config &config, const std::map<std::string, std::string> &labels, Defaults defaults,
-          Statistics &statistics, Interrupts interrupts, bool continues, const Server &server, StoredDecisions *stored)
-      : config_(config), defaults_(defaults), statistics_(statistics), interrupts_(interrupts), continues_(continues),
-        server_(server),
-        stored_(stored), options_{config.policy, source_of(config.command), config.options, labels, {}}, patience_(config.timeout),
+  using Labels = std::function<std::map<std::string, std::string>()>;
+
+  /// `labels`: called for the first session. `continues`: whether the defaults may answer after a failure. `server`
+  /// outlives this. `stored`: what answers in its place; null for a server.
+  Advisor(const Config &config, Labels labels, Defaults defaults, Statistics &statistics, Interrupts interrupts,
+          bool continues, const Server &server, StoredDecisions *stored)
+      : config_(config), labels_(std::move(labels)), defaults_(defaults), statistics_(statistics),
+        interrupts_(interrupts), continues_(continues), server_(server), stored_(stored),
+        options_{config.policy, source_of(config.command), config.options, {}, {}}, patience_(config.timeout),
         growth_(config.growth_limit) {
     if (config.exploration)
       options_.exploration = config.exploration->of_module(options_.context);
@@ -66,6 +71,7 @@ private:
   std::string_view observation_in(std::string_view payload);
 
   const Config &config_;
+  Labels labels_; // empty once they are in the options
   Defaults defaults_;
   Statistics &statistics_;
   Interrupts interrupts_;

@@ -129,8 +129,8 @@ Result<HostedCompiler> Host::start_in(const std::string &folder, const Defaults 
 /// Answer until the compiler exits, and give its status. Only its exit is the end: its pipes stay open until then.
 Result<int> Host::serve(HostedCompiler hosted, const Defaults &defaults) {
   const Interrupts interrupts(signals_, hosted.process.descriptor());
-  Advisor advisor(config_, session_labels(config_, compiler_), defaults, report_.statistics, interrupts,
-                  config_.falls_back && defaults.known(), server_, stored_);
+  Advisor advisor(config_, [this] { return session_labels(config_, compiler_, signals_); }, defaults,
+                  report_.statistics, interrupts, config_.falls_back && defaults.known(), server_, stored_);
   compiler_end_.watch(hosted.process.descriptor());
   InteractiveReader reader;
   pollfd sources[] = {{hosted.process.descriptor(), POLLIN, 0},

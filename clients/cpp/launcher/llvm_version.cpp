@@ -78,6 +78,34 @@ std::string cache_folder() {
   return (caches.empty() ? home + "/.cache" : caches) + "/policybridge/llvm-versions";
 }
 
+/// The file for an answer about a compiler; empty where its file is not known, or there is no folder.
+std::string place_of(const Strings &start, const std::string &question) {
+  const std::string key = identity_of(compiler_file(start)), folder = cache_folder();
+  return key.empty() || folder.empty() ? "" : folder + "/" + sha256(key + question).substr(0, 32);
+}
+
+std::string answer_at(const std::string &place) {
+  Result<std::string> text = place.empty() ? Result<std::string>(std::string()) : read_file(place);
+  return text.ok() ? *std::move(text) : "";
+}
+
+/// Where the cache cannot be written, the next compilation asks again.
+void store_answer(const std::string &place, const std::string &answer) {
+  if (place.empty())
+    return;
+  make_folders(folder_of(place));
+  (void)write_file(place, answer);
+}
+
+/// Stands in the cache for an answer that is no name.
+constexpr const char *no_name = "?";
+
+bool is_name(std::string_view text) {
+  constexpr std::size_t longest = 32;
+  return !text.empty() && text.size() <= longest &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == std::string_view::npos;
+}
+
 } // namespace
 
 Result<int> llvm_version(const Strings &start, Signals &signals) {
@@ -85,21 +113,31 @@ Result<int> llvm_version(const Strings &start, Signals &signals) {
 }
 
 Result<int> remembered(const Strings &start, const std::string &question, const std::function<Result<int>()> &ask) {
-  const std::string key = identity_of(compiler_file(start)), folder = cache_folder();
-  if (key.empty() || folder.empty())
-    return ask();
-  const std::string cached = folder + "/" + sha256(key + question).substr(0, 32);
+  const std::string place = place_of(start, question);
   int answer = 0;
-  if (const Result<std::string> text = read_file(cached); text.ok())
-    if (std::from_chars(text->data(), text->data() + text->size(), answer).ec == std::errc())
-      return answer;
+  if (const std::string text = answer_at(place); std::from_chars(text.data(), text.data() + text.size(), answer).ec ==
+                                                 std::errc())
+    return answer;
   Result<int> fresh = ask();
-  if (fresh.ok() && *fresh) {
-    // Where the cache cannot be written, the next compilation runs --version again.
-    make_folders(folder);
-    (void)write_file(cached, std::to_string(*fresh));
-  }
+  if (fresh.ok() && *fresh)
+    store_answer(place, std::to_string(*fresh));
   return fresh;
+}
+
+std::string remembered_name(const Strings &start, const std::string &question,
+                            const std::function<Result<std::string>()> &ask) {
+  const std::string place = place_of(start, question);
+  if (place.empty())
+    return "";
+  std::string answer = answer_at(place);
+  if (!is_name(answer) && answer != no_name) {
+    Result<std::string> fresh = ask();
+    if (!fresh.ok())
+      return "";
+    answer = is_name(*fresh) ? *std::move(fresh) : no_name;
+    store_answer(place, answer);
+  }
+  return answer == no_name ? "" : answer;
 }
 
 } // namespace policybridge

@@ -20,4 +20,9 @@ Result<int> llvm_version(const Strings &start, Signals &signals);
 /// `question` tells several facts about one compiler from each other.
 Result<int> remembered(const Strings &start, const std::string &question, const std::function<Result<int>()> &ask);
 
+/// The same for a name of small letters, digits, dots and underscores. Empty for another answer, and where none can be
+/// stored: then nothing is asked.
+std::string remembered_name(const Strings &start, const std::string &question,
+                            const std::function<Result<std::string>()> &ask);
+
 } // namespace policybridge

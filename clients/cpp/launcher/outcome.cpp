@@ -5,11 +5,13 @@
 #include "server.h"
 #include "sha256.h"
 #include "sources.h"
+#include "target.h"
 #include "trace_context.h"
 #include "utf8.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace policybridge {
 
@@ -66,13 +68,16 @@ std::string repeatable_command(const Config &config, const std::string &folder) 
 
 } // namespace
 
-std::map<std::string, std::string> session_labels(const Config &config, const Compiler &compiler) {
+std::map<std::string, std::string> session_labels(const Config &config, const Compiler &compiler, Signals &signals) {
   std::map<std::string, std::string> labels = config.labels;
   const std::string folder = working_folder();
   // A word that is not UTF-8 cannot be sent as JSON, and without it the command could not be repeated.
   if (is_utf8(folder) && std::all_of(config.command.begin(), config.command.end(), is_utf8))
     labels.emplace("compilation", repeatable_command(config, folder));
   labels.merge(compiler.scope_labels());
+  if (!labels.count("target"))
+    if (std::string target = target_of(compiler, signals); !target.empty())
+      labels.emplace("target", std::move(target));
   add_trace_context(labels);
   return labels;
 }

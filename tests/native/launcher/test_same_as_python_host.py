@@ -87,6 +87,8 @@ def test_statistics_go_through_a_link_and_do_not_take_its_place(
         ("--policy small --fallback error", f"-O2 {_COMPILE}"),
         ("--policy small", f"-Oz -flto=thin {_COMPILE}"),
         ("--policy small", f"-Oz -flto -fno-lto {_COMPILE}"),
+        ("--policy narrow", f"-Oz {_COMPILE}"),
+        ("--policy narrow", f"-Oz --target=aarch64-linux-gnu {_COMPILE}"),
         ("--policy small --label level=Oz", f"-O2 {_COMPILE}"),
         ("--policy never@9 --fallback error", f"-Oz {_COMPILE}"),
         ("--policy echo", "-Oz -c wrong.c -o made.o"),

@@ -17,6 +17,7 @@ from policybridge_client.llvm.record import Compilation, report_outcome, scope_l
 from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
+from policybridge_client.llvm.targets import target_of
 from policybridge_client.llvm.tasks import Task, defaults_of, load_task
 from policybridge_client.local import decide_here, takes_forms
 from policybridge_client.outage import Outage
@@ -171,6 +172,8 @@ class _Host:
     def _open(self, signature: Signature, context: str) -> ClientSession:
         folder = str(Path(self.surroundings.cwd or ".").absolute())
         labels = Compilation(self.compiler.words, folder, self.task.name, self._growth_limit).to_labels()
+        if "target" not in self.config.labels and (target := target_of(self.compiler)):
+            labels["target"] = target
         source, explored = source_of(self.compiler.arguments), self.config.exploration
         options = SessionOptions(
             context or source,

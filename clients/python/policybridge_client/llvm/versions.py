@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,10 @@ from policybridge_client.llvm.compilers import is_compiler
 UNKNOWN: Final = 0
 
 _VERSION: Final = re.compile(rb"(?:clang|LLVM) version (\d+)")
+_NAME: Final = re.compile("[a-z0-9_.]{1,32}")
+_NO_NAME: Final = "?"
+"""Stands in the cache for an answer that is no name."""
+
 _TIMEOUT: Final = 30.0
 
 
@@ -38,16 +43,44 @@ def remembered(start: Sequence[str], question: str, ask: Callable[[], int]) -> i
         ask: determines the answer.
 
     """
-    identity = _identity(start)
-    if identity is None:
+    kept = _place(start, question)
+    if kept is None:
         return ask()
-    kept = _cache_folder() / hashlib.sha256(os.fsencode(f"{identity}{question}")).hexdigest()[:32]
     try:
         return int(kept.read_text(encoding="ascii"))
     except (OSError, ValueError):
         answer = ask()
-        _keep(kept, answer)
+        if answer != UNKNOWN:
+            _keep(kept, str(answer))
         return answer
+
+
+def remembered_name(start: Sequence[str], question: str, ask: Callable[[], str | None]) -> str:
+    """Return the answer of ``ask`` as `remembered`: a name of small letters, digits, dots and underscores.
+
+    Empty for another answer, and where none can be stored: then nothing is asked. ``None`` is not cached.
+    """
+    kept = _place(start, question)
+    if kept is None:
+        return ""
+    name = ""
+    with suppress(OSError, ValueError):
+        name = kept.read_text(encoding="ascii")
+    if not _NAME.fullmatch(name) and name != _NO_NAME:
+        answer = ask()
+        if answer is None:
+            return ""
+        name = answer if _NAME.fullmatch(answer) else _NO_NAME
+        _keep(kept, name)
+    return "" if name == _NO_NAME else name
+
+
+def _place(start: Sequence[str], question: str) -> Path | None:
+    """Give the file for an answer; ``None``: the compiler's file is not known."""
+    identity = _identity(start)
+    if identity is None:
+        return None
+    return _cache_folder() / hashlib.sha256(os.fsencode(f"{identity}{question}")).hexdigest()[:32]
 
 
 def _ask(start: Sequence[str]) -> int:
@@ -88,13 +121,11 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "policybridge" / "llvm-versions"
 
 
-def _keep(kept: Path, version: int) -> None:
-    if version == UNKNOWN:
-        return
+def _keep(kept: Path, answer: str) -> None:
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False, encoding="ascii") as file:
-            file.write(str(version))
+            file.write(answer)
         Path(file.name).replace(kept)
     except OSError:
         # If the cache cannot be written, the next compilation asks again.

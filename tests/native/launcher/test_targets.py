@@ -1,0 +1,80 @@
+"""The launcher's sessions and those of ``policybridge run`` have the label ``target`` of the plugin's."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from policybridge_server.ledger.reader import LedgerReader
+from tests.client.compilers import write_source
+from tests.client.policies import write_policies
+from tests.conftest import RunningServer, running_server
+from tests.native.conftest import Target
+from tests.native.launcher.running import HOST, Ran, run
+from tests.native.llvm.stores import Tuner
+
+AARCH64 = "--target=aarch64-linux-gnu"
+
+
+@pytest.fixture
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
+    """Serve the tests' policies with a ledger, and a cache of the test alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_policies(tmp_path / "policies")
+    with (
+        TemporaryDirectory(prefix="pb-") as folder,
+        running_server(tmp_path / "policies", Path(folder), "--ledger", Path(folder) / "ledger.db") as running,
+    ):
+        yield running
+
+
+def labels(server: RunningServer, session: str) -> dict[str, str]:
+    with LedgerReader(Path(server.socket.removeprefix("socket:")).parent / "ledger.db") as reader:
+        found = reader.session(session).labels
+    return {name: value for name, value in found.items() if name in ("level", "phase", "target")}
+
+
+def compiled(host: list[str], server: RunningServer, *words: str, label: str = "") -> Ran:
+    more = ("--label", label) if label else ()
+    options = ("--server", server.socket, "--policy", "never", "--fallback", "error", *more)
+    return run(host, options, ("clang-22", "-Oz", "-c", "module.c", "-o", "made.o", *words))
+
+
+@pytest.mark.parametrize("words", [(), ("-m32",), (AARCH64,)])
+def test_all_hosts_give_the_labels_of_the_plugin(
+    native: Target, launcher: str, recording: RunningServer, folder: Path, words: tuple[str, ...]
+) -> None:
+    source = write_source(folder)
+    made = Tuner.of(native, "22", folder).compile(source, "-Oz", *words, server=recording.socket, policy="never")
+    expected = labels(recording, json.loads((made.folder / "stats.json").read_text())["sessions"][0])
+    assert set(expected) == {"level", "phase", "target"}
+    # The second of a host reads the answer from the cache, and the launcher that of the host in Python.
+    for host in (HOST, HOST, [launcher]):
+        ran = compiled(list(host), recording, *words)
+        assert labels(recording, ran.stats["sessions"][0]) == expected
+
+
+def test_the_launcher_asks_clang_once(launcher: str, recording: RunningServer, folder: Path) -> None:
+    write_source(folder)
+    for _ in range(2):
+        ran = compiled([launcher], recording, AARCH64)
+        assert labels(recording, ran.stats["sessions"][0])["target"] == "aarch64"
+    kept = [each.read_text() for each in (folder / "cache" / "policybridge" / "llvm-versions").iterdir()]
+    assert sorted(kept) == ["22", "aarch64"]
+
+
+def test_a_label_of_the_user_wins(launcher: str, recording: RunningServer, folder: Path) -> None:
+    write_source(folder)
+    for host in (HOST, [launcher]):
+        ran = compiled(list(host), recording, label="target=mine")
+        assert labels(recording, ran.stats["sessions"][0])["target"] == "mine"
+
+
+def test_where_it_is_not_known_there_is_no_label(launcher: str, recording: RunningServer, folder: Path) -> None:
+    write_source(folder)
+    (folder / "empty.cfg").write_text("")
+    for host in (HOST, [launcher]):
+        ran = compiled(list(host), recording, "--config=./empty.cfg")
+        assert labels(recording, ran.stats["sessions"][0]) == {"level": "Oz", "phase": "compile"}
