@@ -15,8 +15,8 @@ namespace {
 constexpr int target_milliseconds = 30000;
 
 /// Options that change the triple, which clang is asked with.
-constexpr std::array<std::string_view, 11> switches = {"-m16",  "-m32",         "-m64",            "-mx32", "-mthumb", "-mno-thumb",
-                                                       "-marm", "-mbig-endian", "-mlittle-endian", "-EB",   "-EL"};
+constexpr std::array<std::string_view, 11> switches = {
+    "-m16", "-m32", "-m64", "-mx32", "-mthumb", "-mno-thumb", "-marm", "-mbig-endian", "-mlittle-endian", "-EB", "-EL"};
 constexpr std::array<std::string_view, 4> with_values = {"--target=", "-march=", "-mcpu=", "-mabi="};
 constexpr std::array<std::string_view, 2> with_words = {"-target", "-arch"};
 

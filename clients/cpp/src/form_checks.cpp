@@ -202,46 +202,70 @@ private:
   void check_forest(const Forest &forest) {
     require(forest.targets > 0 && forest.targets < most_size && forest.columns < most_size,
             "has a forest without targets, or with too many columns");
-    require(!forest.sizes.empty(), "has a forest without trees");
+    require(forest.sizes.size() > 0, "has a forest without trees");
     std::uint64_t nodes = 0;
-    for (const std::uint32_t size : forest.sizes) {
-      require(size % 2 == 1, "has a tree with an even number of nodes");
-      nodes += size;
+    for (std::size_t tree = 0; tree < forest.sizes.size(); ++tree) {
+      require(forest.sizes[tree] % 2 == 1, "has a tree with an even number of nodes");
+      nodes += forest.sizes[tree];
     }
     if (!require(nodes == forest.kinds.size(), "has a forest with nodes outside its trees"))
       return;
-    if (!are_nodes_right(forest))
+    if (forest.kind == Kind::Float ? !are_nodes_right<float>(forest) : !are_nodes_right<double>(forest))
       check_nodes(forest);
-    for (const std::uint32_t owner : forest.owners)
-      require(owner < forest.targets, "has a weight of a target that there is not");
+    std::uint32_t last = 0;
+    for (std::size_t weight = 0; weight < forest.owners.size(); ++weight)
+      last = std::max(last, forest.owners[weight]);
+    require(last < forest.targets || !forest.owners.size(), "has a weight of a target that there is not");
   }
 
-  /// As `check_nodes`, but without a message, and without branches, which are seldom foreseen.
-  static bool are_nodes_right(const Forest &forest) {
-    bool is_right = true;
-    std::size_t node = 0;
-    std::uint64_t weights = 0;
-    for (const std::uint32_t size : forest.sizes) {
-      std::uint64_t reached = 1;
-      for (std::uint32_t own = 0; own < size; ++own, ++node) {
-        const unsigned char kind = forest.kinds[node];
-        const std::uint32_t link = forest.links[node];
-        const bool is_split = kind & 1, is_leaf = kind == 0;
-        is_right &= (is_leaf | (is_split & (kind <= 3))) & (reached > own);
-        is_right &= is_leaf ? (forest.targets > 1) | (link == 1) : link < forest.columns;
-        is_right &= is_leaf | !std::isnan(forest.thresholds[node]);
-        weights += is_leaf ? link : 0;
-        reached += is_split ? 2 : 0;
-      }
-      is_right &= reached == size;
+  /// As `check_nodes`, but without a message, and without branches, which are seldom foreseen: compilers make the loops of
+  /// vectors.
+  template <class Real> static bool are_nodes_right(const Forest &forest) {
+    const auto kinds = forest.kinds;
+    const auto links = forest.links;
+    const auto thresholds = forest.thresholds<Real>();
+    const std::uint32_t columns = forest.columns;
+    const bool is_single = forest.targets == 1;
+    unsigned char strange = 0;
+    for (std::size_t node = 0; node < kinds.size(); ++node) {
+      const unsigned char kind = kinds[node];
+      strange |= static_cast<unsigned char>((kind & ~3) | ((kind >> 1) & ~kind & 1)); // none but 0, 1 and 3
     }
-    return is_right && weights == forest.weights.size();
+    std::uint32_t wrong = 0;
+    for (std::size_t node = 0; node < kinds.size(); ++node) {
+      const std::uint32_t link = links[node];
+      const Real threshold = thresholds[node];
+      const std::uint32_t of_split = (link >= columns) | (threshold != threshold), of_leaf = is_single & (link != 1);
+      wrong |= kinds[node] & 1 ? of_split : of_leaf;
+    }
+    std::uint64_t weights = 0;
+    for (std::size_t node = 0; node < kinds.size(); ++node)
+      weights += kinds[node] & 1 ? 0 : links[node];
+    return !strange && !wrong && are_trees_right(forest) && weights == forest.owners.size();
+  }
+
+  /// Whether each split has two children behind it.
+  static bool are_trees_right(const Forest &forest) {
+    const auto kinds = forest.kinds;
+    bool is_wrong = false;
+    std::size_t node = 0;
+    for (std::size_t tree = 0; tree < forest.sizes.size(); ++tree) {
+      const std::uint64_t size = forest.sizes[tree];
+      std::uint64_t reached = 1;
+      for (std::uint64_t own = 0; own < size; ++own, ++node) {
+        is_wrong |= reached <= own;
+        reached += 2 * (kinds[node] & 1u);
+      }
+      is_wrong |= reached != size;
+    }
+    return !is_wrong;
   }
 
   void check_nodes(const Forest &forest) {
     std::size_t node = 0;
     std::uint64_t weights = 0;
-    for (const std::uint32_t size : forest.sizes) {
+    for (std::size_t tree = 0; tree < forest.sizes.size(); ++tree) {
+      const std::uint32_t size = forest.sizes[tree];
       std::uint64_t reached = 1;
       for (std::uint32_t own = 0; own < size; ++own, ++node) {
         require(reached > own, "has a tree with a node before its parent");
@@ -249,7 +273,12 @@ private:
       }
       require(reached == size, "has a tree whose splits do not have two children each");
     }
-    require(weights == forest.weights.size(), "has a forest with weights outside its leaves");
+    require(weights == forest.owners.size(), "has a forest with weights outside its leaves");
+  }
+
+  static bool has_nan(const Forest &forest, std::size_t node) {
+    return forest.kind == Kind::Float ? std::isnan(forest.thresholds<float>()[node])
+                                      : std::isnan(forest.thresholds<double>()[node]);
   }
 
   void check_node(const Forest &forest, std::size_t node, std::uint64_t &reached, std::uint64_t &weights) {
@@ -262,7 +291,7 @@ private:
     case 3:
       reached += 2;
       require(forest.links[node] < forest.columns, "has a tree that asks for a column that there is not");
-      require(!std::isnan(forest.thresholds[node]), "has a threshold that is NaN");
+      require(!has_nan(forest, node), "has a threshold that is NaN");
       return;
     default:
       require(false, "has a node that is neither leaf nor split");
@@ -481,7 +510,7 @@ private:
       return false;
     spans_ = {forest.columns};
     written_count_ = forest.targets;
-    further_ = forest.kinds.size() + forest.weights.size();
+    further_ = forest.kinds.size() + forest.owners.size();
     return true;
   }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <type_traits>
 #include <utility>
 
 namespace policybridge::forms {
@@ -39,11 +41,55 @@ template <class Real> std::size_t below(const Real *sorted, std::size_t count, R
   return begin + static_cast<std::size_t>(x > sorted[begin]);
 }
 
+/// The bits of a number that is not NaN, in the order of such numbers.
+template <class Real> auto ordered_bits(Real number) noexcept {
+  using Bits = std::conditional_t<sizeof(Real) == sizeof(float), std::uint32_t, std::uint64_t>;
+  constexpr Bits sign = Bits{1} << (8 * sizeof(Bits) - 1);
+  number += Real(0); // −0 and 0 are one
+  Bits bits = 0;
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits ^ ((bits & sign ? ~Bits{0} : Bits{0}) | sign);
+}
+
+/// Memory that is written before it is read.
+template <class T> class Raw {
+public:
+  explicit Raw(std::size_t size) : own_(new T[size]), size_(size) {}
+
+  T &operator[](std::size_t place) noexcept { return own_[place]; }
+  const T &operator[](std::size_t place) const noexcept { return own_[place]; }
+  T *begin() noexcept { return own_.get(); }
+  T *end() noexcept { return own_.get() + size_; }
+  const T *data() const noexcept { return own_.get(); }
+  std::size_t size() const noexcept { return size_; }
+  void shrink(std::size_t size) noexcept { size_ = size; }
+  void swap(Raw &other) noexcept { std::swap(own_, other.own_), std::swap(size_, other.size_); }
+
+private:
+  std::unique_ptr<T[]> own_;
+  std::size_t size_;
+};
+
+/// A split, and what it asks.
+template <class Real> struct Split {
+  decltype(ordered_bits(Real())) bits; ///< of its threshold
+  std::uint32_t node;
+  std::uint32_t group; ///< twice its column, and 1 if NaN passes; later the number of its test
+};
+
+/// The tests of a forest: the distinct ones, numbered from 1 by column, whether NaN passes, and threshold.
+template <class Real> struct Tests {
+  std::vector<Group> groups;
+  std::vector<Real> thresholds;
+  Raw<Split<Real>> splits; ///< with the numbers of their tests
+};
+
 template <class Real, class Index> class Trees final : public Walk {
 public:
-  Trees(const Forest &forest, std::vector<Group> groups, std::vector<Real> thresholds, std::vector<Node<Index>> nodes)
-      : groups_(std::move(groups)), thresholds_(std::move(thresholds)), nodes_(std::move(nodes)),
-        targets_(forest.targets), aggregate_(forest.aggregate) {
+  Trees(const Forest &forest, Tests<Real> distinct)
+      : groups_(std::move(distinct.groups)), thresholds_(std::move(distinct.thresholds)), nodes_(forest.kinds.size()),
+        targets_(forest.targets), aggregate_(forest.aggregate), leaves_(is_summed() ? forest.kinds.size() : 0),
+        begins_(is_summed() ? 0 : forest.kinds.size() + 1) {
     // The answers to the tests, later which targets have a weight.
     tests = std::max<std::size_t>(thresholds_.size() + 1 + stride, targets_);
     trees = forest.sizes.size();
@@ -51,11 +97,13 @@ public:
       most_ = std::max<std::size_t>(most_, group.count);
     answers_.assign(most_, 1);
     answers_.resize(2 * most_ + stride, 0);
+    order(lay_out_trees(forest), forest);
+    for (const Split<Real> &split : distinct.splits)
+      nodes_[split.node].test = static_cast<Index>(split.group);
     if (is_summed())
       lay_out_leaves(forest);
     else
       lay_out_weights(forest);
-    order(forest);
   }
 
   void run(const Instruction &instruction, Memory &memory) const noexcept override {
@@ -72,60 +120,71 @@ private:
   bool is_summed() const noexcept { return targets_ == 1 && aggregate_ <= Aggregate::Average; }
 
   void lay_out_leaves(const Forest &forest) {
-    leaves_.resize(forest.kinds.size());
+    const auto weights = forest.weights<Real>();
+    const auto kinds = forest.kinds;
+    Real *leaf = leaves_.begin();
     std::size_t weight = 0;
     // A split gets that of the next leaf, which nobody reads: a branch here is seldom foreseen. The last node is a leaf.
-    for (std::size_t node = 0; node < leaves_.size(); ++node) {
-      leaves_[node] = static_cast<Real>(forest.weights[weight]);
-      weight += !(forest.kinds[node] & 1);
+    for (std::size_t node = 0; node < kinds.size(); ++node) {
+      *leaf++ = weights[weight];
+      weight += ~kinds[node] & 1;
     }
   }
 
   void lay_out_weights(const Forest &forest) {
-    owners_ = forest.owners;
-    weights_.assign(forest.weights.begin(), forest.weights.end());
-    begins_.reserve(forest.kinds.size() + 1);
+    owners_ = forest.owners.copy();
+    weights_ = forest.weights<Real>().copy();
+    const auto kinds = forest.kinds;
+    const auto links = forest.links;
+    std::uint32_t *own = begins_.begin();
     std::uint32_t begin = 0;
-    for (std::size_t node = 0; node < forest.kinds.size(); ++node) {
-      begins_.push_back(begin);
-      begin += forest.kinds[node] & 1 ? 0 : forest.links[node];
+    for (std::size_t node = 0; node < kinds.size(); ++node) {
+      *own++ = begin;
+      begin += links[node] & ((kinds[node] & 1u) - 1);
     }
-    begins_.push_back(begin);
+    *own = begin;
   }
 
-  /// Levels of a tree below its root. Each split has two nodes on the next level.
-  static std::uint32_t depth_of(const unsigned char *kinds) noexcept {
-    std::uint32_t depth = 0;
-    for (std::size_t count = 1;; ++depth) {
-      std::size_t splits = 0;
-      for (std::size_t node = 0; node < count; ++node)
-        splits += kinds[node] & 1;
-      if (!splits)
-        return depth;
-      kinds += count;
-      count = 2 * splits;
+  /// Set how far each split's children are; give the levels of each tree below its root. A split has two nodes on the
+  /// next level.
+  std::vector<std::uint32_t> lay_out_trees(const Forest &forest) {
+    std::vector<std::uint32_t> depths(trees);
+    const auto kinds = forest.kinds;
+    std::size_t at = 0;
+    Node<Index> *node = nodes_.begin();
+    for (std::size_t tree = 0; tree < trees; ++tree) {
+      // How far the next children are; each node on the way is nearer by one.
+      std::uint32_t away = 1, depth = 0;
+      const Node<Index> *const end = node + forest.sizes[tree];
+      for (const Node<Index> *level = node + 1; node < end; ++node) {
+        if (node == level)
+          ++depth, level = node + away;
+        const std::uint32_t is_split = kinds[at++] & 1;
+        *node = {0, static_cast<Index>(is_split ? away : 0)};
+        away += 2 * is_split - 1;
+      }
+      depths[tree] = depth;
     }
+    return depths;
   }
 
   /// Trees that are about as deep are walked together: their steps do not wait for each other.
-  void order(const Forest &forest) {
-    std::vector<std::uint32_t> depths;
-    std::vector<std::uint32_t> roots;
+  void order(const std::vector<std::uint32_t> &depths, const Forest &forest) {
+    std::vector<std::uint64_t> keys(trees);
+    std::vector<std::uint32_t> roots(trees);
     std::uint32_t root = 0;
-    for (const std::uint32_t size : forest.sizes) {
-      depths.push_back(depth_of(forest.kinds.data() + root));
-      roots.push_back(root);
-      root += size;
+    for (std::size_t tree = 0; tree < trees; ++tree) {
+      keys[tree] = std::uint64_t{depths[tree]} << 32 | tree;
+      roots[tree] = root;
+      root += forest.sizes[tree];
     }
-    for (std::uint32_t tree = 0; tree < forest.sizes.size(); ++tree)
+    std::sort(keys.begin(), keys.end());
+    for (std::size_t place = 0; place < trees; ++place) {
+      const auto tree = static_cast<std::uint32_t>(keys[place]);
       order_.push_back(tree);
-    std::sort(order_.begin(), order_.end(), [&](std::uint32_t one, std::uint32_t other) {
-      return std::pair(depths[one], one) < std::pair(depths[other], other);
-    });
-    for (std::size_t place = 0; place < order_.size(); ++place) {
-      roots_.push_back(roots[order_[place]]);
-      if (place % together == together - 1 || place + 1 == order_.size())
-        depths_.push_back(depths[order_[place]]);
+      roots_.push_back(roots[tree]);
+      if (place % together == together - 1 || place + 1 == trees)
+        depths_.push_back(depths[tree]);
     }
   }
 
@@ -202,130 +261,104 @@ private:
   std::vector<Real> thresholds_;
   std::size_t most_ = 0; // tests of a group
   std::vector<unsigned char> answers_;
-  std::vector<Node<Index>> nodes_;
+  Raw<Node<Index>> nodes_;
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> roots_;
   std::vector<std::uint32_t> depths_;
   std::uint32_t targets_;
   Aggregate aggregate_;
   // Of a sum of one target the weights by node; else those of all leaves, their targets, and where those of a node begin.
-  std::vector<Real> leaves_;
+  Raw<Real> leaves_;
   std::vector<Real> weights_;
   std::vector<std::uint32_t> owners_;
-  std::vector<std::uint32_t> begins_;
+  Raw<std::uint32_t> begins_;
 };
 
-/// The distinct tests of a forest, numbered from 1 by column, whether NaN passes, and threshold.
-struct Tests {
-  std::vector<Group> groups;
-  std::vector<double> thresholds;
-  std::vector<std::uint32_t> of_node; // 0 of a leaf
-};
-
-/// The bits of a number that is not NaN, in the order of such numbers.
-std::uint64_t ordered_bits(double number) noexcept {
-  constexpr std::uint64_t sign = std::uint64_t{1} << 63;
-  number += 0.0; // −0 and 0 are one
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &number, sizeof bits);
-  return bits & sign ? ~bits : bits | sign;
+/// Move splits to another place by a number of theirs below `count`; those of the same number keep their order.
+template <class Real, class NumberOf>
+void place_by(Raw<Split<Real>> &splits, Raw<Split<Real>> &sorted, std::vector<std::uint32_t> &places, std::size_t count,
+              NumberOf number_of) {
+  places.assign(count, 0);
+  for (const Split<Real> &split : splits)
+    ++places[number_of(split)];
+  std::uint32_t begin = 0;
+  for (std::uint32_t &place : places)
+    begin += std::exchange(place, begin);
+  for (const Split<Real> &split : splits)
+    sorted[places[number_of(split)]++] = split;
+  splits.swap(sorted);
 }
 
-/// A split: the bits of its threshold, and its node.
-using Split = std::pair<std::uint64_t, std::uint32_t>;
-
-/// Sort by these bits, digit by digit, which takes the time of comparisons of few splits, and a fifth of many. Splits of
-/// the same bits keep their order. A digit that all splits share takes no step: floats have 29 bits of a double less.
-void sort_by_bits(std::vector<Split> &splits) {
+/// Sort by group, then by threshold, digit by digit, which takes the time of comparisons of few splits, and a fifth of
+/// many. A digit that all splits share takes no step.
+template <class Real> void sort_splits(Raw<Split<Real>> &splits, std::size_t groups) {
   constexpr unsigned digit = 11;
   constexpr std::size_t mask = (std::size_t{1} << digit) - 1;
-  std::uint64_t any = 0, all = ~std::uint64_t{0};
-  for (const Split &split : splits)
-    any |= split.first, all &= split.first;
-  std::vector<Split> sorted(splits.size());
-  std::vector<std::uint32_t> places(mask + 1);
-  for (unsigned shift = 0; shift < 64; shift += digit) {
-    if (!((any ^ all) >> shift & mask))
-      continue;
-    std::fill(places.begin(), places.end(), 0);
-    for (const Split &split : splits)
-      ++places[split.first >> shift & mask];
-    std::uint32_t begin = 0;
-    for (std::uint32_t &place : places)
-      begin += std::exchange(place, begin);
-    for (const Split &split : splits)
-      sorted[places[split.first >> shift & mask]++] = split;
-    splits.swap(sorted);
+  using Bits = decltype(Split<Real>::bits);
+  Bits any = 0, all = static_cast<Bits>(~Bits{0});
+  for (const Split<Real> &split : splits)
+    any |= split.bits, all &= split.bits;
+  Raw<Split<Real>> sorted(splits.size());
+  std::vector<std::uint32_t> places;
+  for (unsigned shift = 0; shift < 8 * sizeof(Bits); shift += digit)
+    if ((any ^ all) >> shift & mask)
+      place_by(splits, sorted, places, mask + 1,
+               [shift](const Split<Real> &split) { return split.bits >> shift & mask; });
+  place_by(splits, sorted, places, groups, [](const Split<Real> &split) { return split.group; });
+}
+
+template <class Real> Raw<Split<Real>> splits_of(const Forest &forest) {
+  const auto kinds = forest.kinds;
+  const auto links = forest.links;
+  const auto thresholds = forest.thresholds<Real>();
+  // Written for each node, and kept for splits, which are less than half of the nodes: a branch here is seldom foreseen.
+  Raw<Split<Real>> splits(kinds.size() / 2 + 1);
+  Split<Real> *next = splits.begin();
+  for (std::size_t node = 0; node < kinds.size(); ++node) {
+    const std::uint32_t kind = kinds[node];
+    *next = {ordered_bits(thresholds[node]), static_cast<std::uint32_t>(node), 2 * links[node] + (kind >> 1)};
+    next += kind & 1;
   }
+  splits.shrink(static_cast<std::size_t>(next - splits.begin()));
+  return splits;
 }
 
 /// Sorted, column by column: a form can make many tests, but no collisions.
-Tests tests_of(const Forest &forest) {
-  const auto group_of = [&](std::size_t node) { return 2 * std::size_t{forest.links[node]} + (forest.kinds[node] == 3); };
+template <class Real> Tests<Real> tests_of(const Forest &forest) {
+  Tests<Real> tests{{}, {}, splits_of<Real>(forest)};
   // The input has these columns, so there are not many.
-  std::vector<std::uint32_t> ends(2 * std::size_t{forest.columns});
-  // Written for each node, and kept for splits: a branch here is seldom foreseen.
-  std::vector<Split> splits(forest.kinds.size() + 1);
-  std::size_t count = 0;
-  for (std::size_t node = 0; node < forest.kinds.size(); ++node) {
-    splits[count] = {ordered_bits(forest.thresholds[node]), static_cast<std::uint32_t>(node)};
-    count += forest.kinds[node] & 1;
-  }
-  splits.resize(count);
-  for (const Split &split : splits)
-    ++ends[group_of(split.second)];
-  sort_by_bits(splits);
-  std::vector<std::uint32_t> begins(ends.size());
-  std::uint32_t before = 0;
-  for (std::size_t group = 0; group < ends.size(); ++group)
-    begins[group] = before, before += ends[group], ends[group] = begins[group];
-  std::vector<Split> placed(splits.size());
-  for (const Split &split : splits)
-    placed[ends[group_of(split.second)]++] = split;
-  Tests tests;
-  tests.of_node.resize(forest.kinds.size());
-  for (std::size_t group = 0; group < ends.size(); ++group) {
-    if (begins[group] == ends[group])
-      continue;
-    const auto first = static_cast<std::uint32_t>(tests.thresholds.size());
-    for (std::uint32_t at = begins[group]; at < ends[group]; ++at) {
-      const auto &[bits, node] = placed[at];
-      if (at == begins[group] || bits != placed[at - 1].first)
-        tests.thresholds.push_back(forest.thresholds[node]);
-      tests.of_node[node] = static_cast<std::uint32_t>(tests.thresholds.size());
+  sort_splits(tests.splits, 2 * std::size_t{forest.columns});
+  const auto thresholds = forest.thresholds<Real>();
+  std::uint32_t group = ~std::uint32_t{0}, test = 0;
+  decltype(Split<Real>::bits) bits = 0;
+  for (Split<Real> &split : tests.splits) {
+    if (split.group != group)
+      tests.groups.push_back({split.group / 2, split.group % 2 == 1, test, 0});
+    if (split.group != group || split.bits != bits) {
+      tests.thresholds.push_back(thresholds[split.node]);
+      ++tests.groups.back().count;
+      ++test;
     }
-    const auto count = static_cast<std::uint32_t>(tests.thresholds.size()) - first;
-    tests.groups.push_back({static_cast<std::uint32_t>(group / 2), group % 2 == 1, first, count});
+    group = split.group, bits = split.bits;
+    split.group = test;
   }
   return tests;
 }
 
-template <class Real, class Index> std::shared_ptr<const Walk> made(const Forest &forest, Tests tests) {
-  std::vector<Node<Index>> nodes(forest.kinds.size());
-  std::size_t node = 0;
-  for (const std::uint32_t size : forest.sizes) {
-    std::uint32_t splits = 0;
-    for (std::uint32_t own = 0; own < size; ++own, ++node) {
-      const std::uint32_t is_split = forest.kinds[node] & 1;
-      nodes[node] = {static_cast<Index>(tests.of_node[node]), static_cast<Index>((2 * splits + 1 - own) * is_split)};
-      splits += is_split;
-    }
-  }
-  std::vector<Real> thresholds(tests.thresholds.begin(), tests.thresholds.end());
-  return std::make_shared<Trees<Real, Index>>(forest, std::move(tests.groups), std::move(thresholds), std::move(nodes));
+template <class Real> std::shared_ptr<const Walk> made(const Forest &forest) {
+  Tests<Real> tests = tests_of<Real>(forest);
+  std::size_t most = tests.thresholds.size();
+  for (std::size_t tree = 0; tree < forest.sizes.size(); ++tree)
+    most = std::max<std::size_t>(most, forest.sizes[tree]);
+  if (most <= 0xFFFF)
+    return std::make_shared<Trees<Real, std::uint16_t>>(forest, std::move(tests));
+  return std::make_shared<Trees<Real, std::uint32_t>>(forest, std::move(tests));
 }
 
 } // namespace
 
 std::shared_ptr<const Walk> walk_of(const Forest &forest) {
-  Tests tests = tests_of(forest);
-  std::size_t most = tests.thresholds.size();
-  for (const std::uint32_t size : forest.sizes)
-    most = std::max<std::size_t>(most, size);
-  const bool small = most <= 0xFFFF;
-  if (forest.kind == Kind::Float)
-    return small ? made<float, std::uint16_t>(forest, std::move(tests)) : made<float, std::uint32_t>(forest, std::move(tests));
-  return small ? made<double, std::uint16_t>(forest, std::move(tests)) : made<double, std::uint32_t>(forest, std::move(tests));
+  return forest.kind == Kind::Float ? made<float>(forest) : made<double>(forest);
 }
 
 } // namespace policybridge::forms

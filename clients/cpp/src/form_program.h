@@ -6,8 +6,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace policybridge::forms {
@@ -125,18 +127,46 @@ struct Walk {
   std::size_t trees = 0;
 };
 
-/// A forest as it stands in the file.
+/// Numbers within the bytes of a form, which must outlive it; at any place in memory.
+template <class T> class Numbers {
+public:
+  Numbers() = default;
+  explicit Numbers(std::string_view bytes) : data_(bytes.data()), size_(bytes.size() / sizeof(T)) {}
+
+  std::size_t size() const noexcept { return size_; }
+  T operator[](std::size_t place) const noexcept {
+    T number;
+    std::memcpy(&number, data_ + place * sizeof number, sizeof number);
+    return number;
+  }
+  std::vector<T> copy() const {
+    std::vector<T> made(size_);
+    if (size_)
+      std::memcpy(made.data(), data_, size_ * sizeof(T));
+    return made;
+  }
+
+private:
+  const char *data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// A forest as it stands in the file: its numbers are those of the form's bytes, while it is read.
 struct Forest {
   Kind kind = Kind::Float;
   std::uint32_t columns = 0;
   std::uint32_t targets = 0;
   Aggregate aggregate = Aggregate::Sum;
-  std::vector<std::uint32_t> sizes;
-  std::vector<unsigned char> kinds;
-  std::vector<std::uint32_t> links;
-  std::vector<double> thresholds;
-  std::vector<std::uint32_t> owners;
-  std::vector<double> weights;
+  Numbers<std::uint32_t> sizes;
+  Numbers<unsigned char> kinds;
+  Numbers<std::uint32_t> links;
+  Numbers<std::uint32_t> owners;
+  // Of floats or doubles.
+  std::string_view threshold_bytes;
+  std::string_view weight_bytes;
+
+  template <class Real> Numbers<Real> thresholds() const { return Numbers<Real>(threshold_bytes); }
+  template <class Real> Numbers<Real> weights() const { return Numbers<Real>(weight_bytes); }
 };
 
 struct Instruction {

@@ -53,13 +53,12 @@ public:
     return taken;
   }
 
-  template <class T> std::vector<T> array(std::size_t count, const char *what) {
-    const std::string_view taken =
-        count > most_form_bytes ? take(most_form_bytes + 1, what) : take(count * sizeof(T), what);
-    std::vector<T> made(taken.size() / sizeof(T));
-    if (!made.empty())
-      std::memcpy(made.data(), taken.data(), taken.size());
-    return made;
+  std::string_view take(std::size_t count, std::size_t size, const char *what) {
+    return count > most_form_bytes ? take(most_form_bytes + 1, what) : take(count * size, what);
+  }
+
+  template <class T> Numbers<T> array(std::size_t count, const char *what) {
+    return Numbers<T>(take(count, sizeof(T), what));
   }
 
   bool is_at_end() const noexcept { return at_ == bytes_.size(); }
@@ -120,7 +119,7 @@ Kind read_spec(Source &source, FormFeature &made) {
   made.spec.shape.clear();
   std::size_t count = 1;
   bool is_empty = false;
-  for (const std::uint32_t dim : source.array<std::uint32_t>(rank, "specifications")) {
+  for (const std::uint32_t dim : source.array<std::uint32_t>(rank, "specifications").copy()) {
     made.spec.shape.push_back(dim);
     is_empty = is_empty || dim == 0;
     count = std::min<std::uint64_t>(std::uint64_t{count} * (dim ? dim : 1), most_memory + 1);
@@ -148,19 +147,13 @@ void read_instruction(Source &source, Instruction &made) {
   made.output = read_operand(source);
   for (std::size_t place = 0; place < inputs && source.status.ok(); ++place)
     made.inputs.push_back(read_operand(source));
-  for (const std::uint32_t size : source.array<std::uint32_t>(sizes, "instructions"))
-    made.sizes.push_back(size);
+  const auto given = source.array<std::uint32_t>(sizes, "instructions");
+  for (std::size_t place = 0; place < given.size(); ++place)
+    made.sizes.push_back(given[place]);
   source.require(numbers <= made.numbers.size(), "has an instruction with too many numbers");
-  const std::vector<double> row = source.array<double>(numbers, "instructions");
+  const std::vector<double> row = source.array<double>(numbers, "instructions").copy();
   std::copy_n(row.begin(), std::min(row.size(), made.numbers.size()), made.numbers.begin());
   made.number_count = numbers;
-}
-
-std::vector<double> read_reals(Source &source, Kind kind, std::size_t count) {
-  if (kind == Kind::Double)
-    return source.array<double>(count, "forests");
-  const std::vector<float> row = source.array<float>(count, "forests");
-  return {row.begin(), row.end()};
 }
 
 void read_forest(Source &source, Forest &made) {
@@ -179,9 +172,10 @@ void read_forest(Source &source, Forest &made) {
   made.sizes = source.array<std::uint32_t>(trees, "forests");
   made.kinds = source.array<unsigned char>(nodes, "forests");
   made.links = source.array<std::uint32_t>(nodes, "forests");
-  made.thresholds = read_reals(source, made.kind, nodes);
+  const std::size_t real = size_of(made.kind);
+  made.threshold_bytes = source.take(nodes, real, "forests");
   made.owners = source.array<std::uint32_t>(weights, "forests");
-  made.weights = read_reals(source, made.kind, weights);
+  made.weight_bytes = source.take(weights, real, "forests");
 }
 
 struct Counts {

@@ -35,7 +35,8 @@ struct FormFeature {
 /// number of threads may use it, each with an evaluator of its own.
 class Form {
 public:
-  /// Read a form and check it against every bound, so that no decision touches memory that it may not.
+  /// Read a form and check it against every bound, so that no decision touches memory that it may not. The bytes must not
+  /// change meanwhile, and are not needed later.
   /// InvalidArgument: the bytes are no form, or break a rule. ResourceExhausted: it exceeds a bound.
   static Result<Form> read(std::string_view bytes);
 
