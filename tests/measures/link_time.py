@@ -124,6 +124,7 @@ class Bench:
         store, build = folder / f"{mode}.db", folder / "build.sh"
         build.write_text("\n".join(["set -e", *(shlex.join(words) for words in self._build(folder))]) + "\n")
         tuning = [sys.executable, "-m", "policybridge_client.cli", "autotune", "--store", str(store), "--lto", mode]
+        tuning += ["--from", "size"]
         tuning += [
             "--budget",
             str(_BUDGET),

@@ -177,8 +177,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InvalidError("give one of two: --corpus DIR, or behind -- the command of a build")
     if arguments.corpus and arguments.level != "own":
         raise InvalidError("--level is for a build; the modules of a corpus have their own levels")
-    if arguments.lto and (arguments.linked or arguments.policy):
-        raise InvalidError("--lto tunes programs already, from LLVM's own decisions: leave out --linked and --from")
+    if arguments.lto and arguments.linked:
+        raise InvalidError("--lto tunes programs already: leave out --linked")
     check_speed(arguments)
     if arguments.compiler:
         _tool(arguments, compiler_of(arguments))

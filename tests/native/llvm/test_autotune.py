@@ -244,6 +244,17 @@ def test_a_search_begins_with_the_passes_that_a_policy_chooses_and_leaves_inlini
     assert not search.best.inlining
 
 
+def test_a_search_begins_with_a_policys_passes_where_there_is_nothing_to_inline(
+    tmp_path: Path, compiler: CountedCompiler, major: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = "int g(int);\nint f(int x) { int s = 0; for (int i = 0; i < x; ++i) s += g(i) * x; return s; }\n"
+    corpus = write_corpus(tmp_path / "corpus", {"p/a.c": source}, compiler=need(f"clang-{major}"))
+    store = tmp_path / "tuned.db"
+    assert compiler.tune(store, "--corpus", corpus.folder, "--from", "size", "--budget", 3) == 0
+    assert "the best before stands" not in capfd.readouterr().out
+    assert searches(store)["p/a.c"].spent == 3
+
+
 def test_a_policy_that_is_not_there_is_told_and_llvm_s_own_decisions_are_tuned(
     tmp_path: Path, corpus: Corpus, compiler: CountedCompiler, capfd: pytest.CaptureFixture[str]
 ) -> None:

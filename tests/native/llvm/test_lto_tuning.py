@@ -141,6 +141,22 @@ def test_programs_become_smaller_at_link_time_within_the_budget_and_a_real_link_
     assert tuned.compiler.compiles <= compiles + links
 
 
+def test_a_search_at_link_time_begins_with_the_passes_that_a_policy_chooses(
+    tuned: Tuned, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # LLVM's own decisions, the policy, and its decisions with all others held.
+    words = ("--corpus", tuned.corpus, "--lto", tuned.mode, "--from", "size", "--budget", 3)
+    assert tuned.compiler.tune(tuned.store, *words) == 0
+    assert "the best before stands" not in capfd.readouterr().out
+    tried = searches(tuned.store)
+    for search in tried.values():
+        assert (search.spent, search.best_text <= search.default_text) == (3, True)
+        assert tuned.mode == "thin" or all(
+            map(is_codegen, (each for its in search.decided.passes.values() for each in its))
+        )
+    assert any(search.decided.passes for search in tried.values())
+
+
 @pytest.mark.parametrize("tuned", ["thin"], indirect=True)
 def test_the_lines_at_the_end_of_a_builds_search_apply_its_store_at_link_time(tuned: Tuned, launcher: str) -> None:
     words = ("--lto", "thin", "--budget", "4", "--json", "--plugins", str(tuned.plugin.parent))
@@ -195,7 +211,7 @@ def test_a_corpus_keeps_the_names_that_a_list_lets_a_library_show_and_those_that
     ("words", "said"),
     [
         (("--module", "x"), "--lto is about whole programs: give --program PROJECT/NAME instead of --module"),
-        (("--linked",), "leave out --linked and --from"),
+        (("--linked",), "leave out --linked"),
         (("--compiler", "zig"), "--lto needs the plugin policybridge-inliner-"),
     ],
 )

@@ -160,16 +160,14 @@ def _acknowledge(done: CompileResult, server: str, ledger: Path) -> None:
 
 
 def read_back(task: Task, case: Case, done: CompileResult, ledger: Path) -> Trajectory:
-    """Read the decisions of a compilation from the ledger: those of the task's kind, if a policy made several kinds.
+    """Read the decisions of a compilation from the ledger: those of the task's kind.
 
     Raises:
         NotFoundError: the ledger has none of its sessions.
         InvalidError: the task does not give a unit for each decision.
 
     """
-    batches = _batches(done, ledger)
-    if len({batch.signature.advice.name for batch in batches}) > 1:
-        batches = _of_kind(batches, task.advice.name)
+    batches = _of_kind(_batches(done, ledger), task.advice.name)
     if not batches:
         return Trajectory(case, done)
     whole = joined(batches)

@@ -165,6 +165,13 @@ class Gains:
         self._gained = {(words, back): (_BACK if back else part) * _PRIOR_BYTES for words, part, back in _moves(prior)}
         self._bytes = dict.fromkeys(self._gained, float(_PRIOR_BYTES))
 
+    def effective(self, passes: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+        """Leave out the choices that have no effect."""
+        if not self.late:
+            return passes
+        kept = {function: [*filter(is_codegen, its)] for function, its in passes.items()}
+        return {function: its for function, its in kept.items() if its}
+
     def add(self, choice: Choice, size: float, credit: float) -> None:
         """Learn from a tried choice."""
         with self._lock:

@@ -298,7 +298,8 @@ class ModuleTuning:
         tools = self._tools
         try:
             made = tools.policy(self.module, search.sizes) if tools.policy else Decided()
-            start = Decided(made.inlining if INLINE in tools.kinds else {}, made.passes if tools.chooses else {})
+            passes = tools.gains.effective(made.passes) if tools.chooses else {}
+            start = Decided(made.inlining if INLINE in tools.kinds else {}, passes)
             return start if start.count else None
         except PolicyBridgeError as error:
             # The search begins with LLVM's own decisions then.
