@@ -29,7 +29,7 @@ from tests.measures.packages import Package, Size, add_options, measure_each, pl
 Kind = Mode | Literal["none", "thin-1"]
 KINDS: Final[tuple[Kind, ...]] = ("none", *MODES, "thin-1")
 
-# Libtool drops the path of a linker from LDFLAGS, and zlib probes for shared libraries without LDFLAGS.
+# Libtool drops -flto and the path of a linker from LDFLAGS, and zlib probes for shared libraries without LDFLAGS.
 _LINKER: Final = "-Qunused-arguments --ld-path=ld.lld-22 -Wl,--undefined-version"
 _LINKED: Final = "-Wl,--gc-sections,--icf=all"
 
@@ -89,10 +89,10 @@ class Bench:
         if self.kind != "none":
             flags = f"{flags} -flto={self._mode}"
             linking = f" -Wl,--load-pass-plugin={self.plugin}" if loads else ""
-            linking += " -flto-jobs=1" if self.kind == "thin-1" else ""
         elif loads:
             compiling = f" -fpass-plugin={self.plugin}"
-        drivers = {"CC": f"clang-22 {_LINKER}{compiling}", "CXX": f"clang++-22 {_LINKER}{compiling}"}
+        linker = f"{_LINKER} -Wl,--thinlto-jobs=1" if self.kind == "thin-1" else _LINKER
+        drivers = {"CC": f"clang-22 {linker}{compiling}", "CXX": f"clang++-22 {linker}{compiling}"}
         tools = {name: f"llvm-{name.lower()}-22" for name in ("AR", "NM", "RANLIB")}
         return {"CFLAGS": flags, "CXXFLAGS": flags, "LDFLAGS": f"{flags} {_LINKED}{linking}", **drivers, **tools}
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import msgspec
-
 from policybridge_bench.processes import module
 from policybridge_docs.results.figures import Figure
 from policybridge_docs.results.parts.running import Made, clang, run_module
@@ -21,7 +19,7 @@ _SIDES: Final = ("plain", "tuned")
 _LINKED: Final = ("text", "file")
 _BY_POLICY: Final = ("text", "code", "file")
 # Of LTO.
-_KINDS: Final = ("none", "full")
+_KINDS: Final = ("none", "full", "thin", "thin-1")
 _LINKED_BY_POLICY: Final = ("libwoff2enc.so",)
 _LINKED_BY_STORE: Final = ("libwoff2enc.so", "libwoff2dec.so", "libgraphite2.so", "libre2.so")
 
@@ -108,15 +106,15 @@ def packages_policy(options: Namespace) -> Made:
 
 
 def _by_policy(kind: str, measured: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
-    groups: dict[str, dict[str, Any]] = {}
+    held_out: dict[str, dict[str, Any]] = {}
     for name, its in measured.items():
-        part = "held-out" if its["part"] == "held-out" else "others"
-        groups.setdefault(f"{its['language'].replace('+', 'p')}.{part}", {})[name] = its
-    for group, packages in groups.items():
+        if its["part"] == "held-out":
+            held_out.setdefault(f"{its['language'].replace('+', 'p')}.held-out", {})[name] = its
+    for group, packages in held_out.items():
         yield f"{group}.packages", Figure(len(packages), "packages")
         for what in _BY_POLICY:
             ratios = {name: its["policy"][what] / its["plain"][what] for name, its in packages.items()}
-            yield f"{group}.{kind}.{what}", _mean(ratios, interval=group.endswith("held-out"))
+            yield f"{group}.{kind}.{what}", _mean(ratios)
     for what in _BY_POLICY:
         worst = max(its["policy"][what] / its["plain"][what] for its in measured.values())
         yield f"worst.{kind}.{what}", Figure(100 * (worst - 1), "%", 2, signed=True)
@@ -146,12 +144,11 @@ def _change(before: int, after: int) -> Figure:
     return Figure(100 * (after / before - 1), "%", 2, signed=True)
 
 
-def _mean(ratios: Mapping[str, float], *, interval: bool) -> Figure:
+def _mean(ratios: Mapping[str, float]) -> Figure:
     """Give the geometric mean, with the interval of a bootstrap over the packages."""
     # The mean of logarithms; `change` tells each of its values less 1.
     logarithms = [math.log(ratio) for ratio in ratios.values()]
     found = change([1.0] * len(ratios), logarithms, [*ratios]).mean
     assert found is not None  # noqa: S101 - each is compared with 1
     mean, low, high = (100 * math.expm1(each + 1) for each in (found.value, found.low, found.high))
-    figure = Figure(mean, "%", 2, signed=True)
-    return msgspec.structs.replace(figure, low=low, high=high) if interval else figure
+    return Figure(mean, "%", 2, signed=True, low=low, high=high)
