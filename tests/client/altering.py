@@ -4,7 +4,6 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +13,15 @@ from typing import Any, Final
 import grpc
 
 from policybridge.v1 import policy_service_pb2 as pb
-from policybridge.v1.policy_service_pb2_grpc import (
-    PolicyServiceServicer,
-    PolicyServiceStub,
-    add_PolicyServiceServicer_to_server,
-)
+from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge_core.digest import content_digest
 from tests.conftest import RunningServer
+from tests.peers.servicer import SessionServicer, served
 
 
 @dataclass(frozen=True)
 class Told:
-    """What clients are told about a form, and sent for it.
+    """The form that clients get in the place of another.
 
     Attributes:
         digest: that is announced.
@@ -93,7 +89,7 @@ class _Socket:
                 self._begin(self._answer, client, server)
 
     def _ask(self, client: socket.socket, server: socket.socket) -> None:
-        """Pass on what the client sends; answer its requests for forms."""
+        """Pass on the client's bytes; answer its requests for forms."""
         with suppress(OSError):
             while sent := client.recv(1 << 16):
                 if sent.startswith(b'{"form":'):
@@ -105,7 +101,7 @@ class _Socket:
             server.shutdown(socket.SHUT_WR)
 
     def _answer(self, client: socket.socket, server: socket.socket) -> None:
-        """Pass on what the server answers; tell of other forms in its first line."""
+        """Pass on the server's bytes; announce the other forms in its first line."""
         with suppress(OSError):
             line = b""
             while not line.endswith(b"\n") and (sent := server.recv(1 << 16)):
@@ -130,18 +126,12 @@ class _Socket:
             each.close()
 
 
-class _Relay(PolicyServiceServicer):
+class _Relay(SessionServicer):
     """Relays sessions over gRPC."""
 
     def __init__(self, channel: grpc.Channel, told: Mapping[str, Told]) -> None:
         self._session: Any = PolicyServiceStub(channel).Session
         self._told = told
-
-    def Evaluate(self, request: pb.EvaluateRequest, context: object) -> pb.EvaluateResponse:  # noqa: N802
-        raise NotImplementedError
-
-    def ReportOutcome(self, request: pb.ReportOutcomeRequest, context: object) -> pb.ReportOutcomeResponse:  # noqa: N802
-        raise NotImplementedError
 
     def Session(  # noqa: N802
         self, requests: Iterator[pb.SessionRequest], context: grpc.ServicerContext
@@ -183,12 +173,5 @@ def _receive(call: Iterator[Any], answers: "Queue[pb.SessionResponse | grpc.RpcE
 
 @contextmanager
 def _over_grpc(server: str, told: Mapping[str, Told]) -> Iterator[str]:
-    relay = grpc.server(ThreadPoolExecutor(8))
-    with grpc.insecure_channel(server) as channel:
-        add_PolicyServiceServicer_to_server(_Relay(channel, told), relay)
-        port = relay.add_insecure_port("127.0.0.1:0")
-        relay.start()
-        try:
-            yield f"grpc:127.0.0.1:{port}"
-        finally:
-            relay.stop(0).wait()
+    with grpc.insecure_channel(server) as channel, served(_Relay(channel, told), threads=8) as address:
+        yield address

@@ -1,22 +1,15 @@
 """A server whose form never ends: it sends empty parts as fast as the client takes them."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import grpc
 
 from policybridge.v1 import policy_service_pb2 as pb
-from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer, add_PolicyServiceServicer_to_server
+from tests.peers.servicer import SessionServicer, served
 
 
-class _Endless(PolicyServiceServicer):
-    def Evaluate(self, request: pb.EvaluateRequest, context: object) -> pb.EvaluateResponse:  # noqa: N802
-        return pb.EvaluateResponse()
-
-    def ReportOutcome(self, request: pb.ReportOutcomeRequest, context: object) -> pb.ReportOutcomeResponse:  # noqa: N802
-        return pb.ReportOutcomeResponse()
-
+class _Endless(SessionServicer):
     def Session(  # noqa: N802
         self, requests: Iterator[pb.SessionRequest], context: grpc.ServicerContext
     ) -> Iterator[pb.SessionResponse]:
@@ -28,14 +21,6 @@ class _Endless(PolicyServiceServicer):
             yield pb.SessionResponse(form=pb.FormPart())
 
 
-@contextmanager
-def endless_form() -> Iterator[str]:
+def endless_form() -> AbstractContextManager[str]:
     """Serve it, and give the address."""
-    server = grpc.server(ThreadPoolExecutor(4))
-    add_PolicyServiceServicer_to_server(_Endless(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield f"grpc:127.0.0.1:{port}"
-    finally:
-        server.stop(0).wait()
+    return served(_Endless())

@@ -66,10 +66,14 @@ Strings cache_options(const Config &config, const Compiler &compiler, const std:
     if (const Result<std::string> content = file.empty() ? Result<std::string>("") : read_file(file); content.ok())
       all += sha256(*content) + "\n";
   all += variable("POLICYBRIDGE_PHASES");
-  // With one job the plugin sets switches.
-  for (const std::string &word : compiler.arguments)
+  // With one job the plugin sets switches. A response file may say so, too.
+  for (const std::string &word : compiler.arguments) {
     if (word.find("jobs=") != std::string::npos)
       all += word + "\n";
+    if (starts_with(word, "@"))
+      if (const Result<std::string> content = read_file(word.substr(1)); content.ok())
+        all += sha256(*content) + "\n";
+  }
   return {"-Wl,-mllvm,-filter-print-funcs=policybridge." + sha256(all).substr(0, 32)};
 }
 

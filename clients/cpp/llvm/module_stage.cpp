@@ -14,7 +14,7 @@ namespace policybridge::plugin {
 namespace {
 
 /// Whether this process is a linker that was told to optimise one module after another: `-flto-jobs=1` to clang. A linker
-/// heeds the last such word. What a response file says is not known.
+/// heeds the last such word. The words of a response file are not known.
 bool takes_modules_in_turn() {
   bool is_one = false;
   for (const StringRef word : own_command()) {

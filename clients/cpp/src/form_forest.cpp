@@ -70,7 +70,7 @@ private:
   std::size_t size_;
 };
 
-/// A split, and what it asks.
+/// A split, with its test.
 template <class Real> struct Split {
   decltype(ordered_bits(Real())) bits; ///< of its threshold
   std::uint32_t node;

@@ -6,7 +6,7 @@
 
 namespace policybridge::forms {
 
-/// Read the tables of a form into a program, whose forests stay in `bytes`. What it says is not checked beyond them.
+/// Read the tables of a form into a program, whose forests stay in `bytes`. Only the tables are checked.
 Status read_program(std::string_view bytes, Program &program);
 
 /// Check that a program keeps to the rules and bounds of docs/forms.md.

@@ -68,7 +68,7 @@ class ClientSession(AbstractContextManager["ClientSession"], Protocol):
 
 @runtime_checkable
 class ConcludingSession(Protocol):
-    """What a session has besides if an outcome and the end go together in its channel."""
+    """A session whose channel carries its outcome and its end together."""
 
     def conclude(self, outcome: Outcome) -> None:
         """Report the outcome, and end the session, in one exchange.

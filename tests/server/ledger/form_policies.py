@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from policybridge_client.local import Evaluate
@@ -112,3 +114,34 @@ def assert_decides_alike(server: RunningServer, decides: Decides, signature: Sig
     assert recorded.observations.tobytes() == expected.observations.tobytes()
     assert recorded.advices.tobytes() == expected.advices.tobytes()
     assert b"".join(made) == expected.advices.tobytes()
+
+
+class FormPoliciesConformance:
+    """Clients decide by these forms as the server does; a subclass has the fixture ``decides``, its client."""
+
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        return tmp_path / "policybridge" / "forms"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def server(cls) -> Iterator[RunningServer]:
+        with TemporaryDirectory(prefix="pb-") as name, serving_form_policies(Path(name)) as running:
+            yield running
+
+    @pytest.mark.parametrize("policy", FLOATS)
+    def test_an_advice_of_floats_has_the_bits_of_the_server(
+        self, server: RunningServer, decides: Decides, policy: str
+    ) -> None:
+        assert_decides_alike(server, decides, FLOATS[policy])
+
+    def test_a_form_of_several_messages_comes_whole_and_is_kept(
+        self, server: RunningServer, decides: Decides, cache: Path
+    ) -> None:
+        assert_decides_alike(server, decides, WIDE)
+        (file,) = cache.iterdir()
+        kept = file.stat()
+        assert kept.st_size > 2 << 20
+        assert_decides_alike(server, decides, WIDE)
+        assert (file.stat().st_ino, file.stat().st_mtime_ns) == (kept.st_ino, kept.st_mtime_ns)

@@ -1,7 +1,6 @@
-"""Python's outcome and end in one exchange: what is acknowledged is whole."""
+"""Python's outcome and end in one exchange: an acknowledged record is whole."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,7 +8,6 @@ import grpc
 import pytest
 
 from policybridge.v1 import policy_service_pb2 as pb
-from policybridge.v1.policy_service_pb2_grpc import PolicyServiceServicer, add_PolicyServiceServicer_to_server
 from policybridge_bench.network import SIGNATURE
 from policybridge_client.contract import ClientSession, conclude
 from policybridge_client.local import decide_here
@@ -21,6 +19,7 @@ from policybridge_server.ledger.query import SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
 from tests.client.peers import OPENED, Peer
 from tests.conftest import ServerFactory, running_server
+from tests.peers.servicer import SessionServicer, served
 from tests.server.ledger.asking import ask, await_forms, open_network, rows
 from tests.server.ledger.conftest import Recording
 
@@ -58,7 +57,7 @@ def test_outcome_and_end_are_in_the_ledger_when_they_are_acknowledged(
                 ask(session, rows(20))
                 conclude(session, OUTCOME)
                 server.kill()
-            # The killed server's ledger marks what is open as interrupted.
+            # The next server marks the open sessions of the killed one as interrupted.
             with running_server(policies, Path(folder), "--ledger", ledger), LedgerReader(ledger) as reader:
                 assert_whole(reader.session(session.id), 20)
 
@@ -133,17 +132,11 @@ def test_a_socket_gets_both_lines_at_once_and_must_answer_both(answers: bytes) -
             peer.close()
 
 
-class _AnswersAtTheEnd(PolicyServiceServicer):
+class _AnswersAtTheEnd(SessionServicer):
     """Answers the outcome when the client has sent all."""
 
     def __init__(self, *, well: bool) -> None:
         self._well = well
-
-    def Evaluate(self, request: pb.EvaluateRequest, context: object) -> pb.EvaluateResponse:  # noqa: N802
-        return pb.EvaluateResponse()
-
-    def ReportOutcome(self, request: pb.ReportOutcomeRequest, context: object) -> pb.ReportOutcomeResponse:  # noqa: N802
-        return pb.ReportOutcomeResponse()
 
     def Session(  # noqa: N802
         self, requests: Iterator[pb.SessionRequest], context: grpc.ServicerContext
@@ -159,16 +152,10 @@ class _AnswersAtTheEnd(PolicyServiceServicer):
 
 @pytest.mark.parametrize("well", [True, False])
 def test_over_grpc_the_stream_ends_with_the_outcome_and_its_status_counts(well: bool) -> None:
-    server = grpc.server(ThreadPoolExecutor(2))
-    add_PolicyServiceServicer_to_server(_AnswersAtTheEnd(well=well), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        session = open_network(f"grpc:127.0.0.1:{port}")
+    with served(_AnswersAtTheEnd(well=well)) as address:
+        session = open_network(address)
         if well:
             conclude(session, OUTCOME)
         else:
             with pytest.raises(UnavailableError, match="the ledger is away"):
                 conclude(session, OUTCOME)
-    finally:
-        server.stop(0).wait()

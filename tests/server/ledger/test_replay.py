@@ -263,7 +263,7 @@ def test_a_server_that_is_killed_behind_a_compilation_has_it_whole(server: Runni
     words = [*ZIG, "-Oz", "-c", write_source(ledger.parent).name, "-o", "made.o"]
     report = compiled(server, "never", words)
     server.kill()
-    # The next one marks what is open as interrupted.
+    # The next server marks open sessions as interrupted.
     with TemporaryDirectory(prefix="pb-") as name, running_server(None, Path(name), "--ledger", ledger):
         found = recorded(ledger, report)
     assert found.outcome is not None

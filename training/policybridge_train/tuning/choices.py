@@ -166,7 +166,7 @@ class Gains:
         self._bytes = dict.fromkeys(self._gained, float(_PRIOR_BYTES))
 
     def effective(self, passes: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-        """Leave out the choices that have no effect."""
+        """Leave out the choices without an effect: those before code generation, if `late`."""
         if not self.late:
             return passes
         kept = {function: [*filter(is_codegen, its)] for function, its in passes.items()}
