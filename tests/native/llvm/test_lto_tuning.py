@@ -90,7 +90,7 @@ class Tuned:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     need(f"clang-{MAJOR}")
     folder = tmp_path_factory.mktemp("project")
-    names = "{ global: keep; destroy; release; make; local: *; };\n"
+    names = "BOXES_1 { global: keep; destroy; release; make; local: *; };\n"
     project = write_project(folder / "p", {**_SOURCES, "Makefile": _MAKEFILE, "names": names})
     return record(project, folder / "corpus", "make", "prog")
 

@@ -37,6 +37,8 @@ _OPTIONS: Final = (
     "--hash-style=gnu",
     "--build-id=none",
     "--unresolved-symbols=ignore-all",
+    # A list of shown names has those of versions and of assembler, too, which no module defines.
+    "--undefined-version",
     "-zmuldefs",
     "--no-warnings",
     "--thinlto-jobs=1",
