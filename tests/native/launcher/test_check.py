@@ -39,12 +39,22 @@ add_library(part SHARED part.cpp main.cpp)
 add_executable(program main.cpp part.cpp)
 """
 
+_PASSES = """
+class Policy:
+    def evaluate(self, observation, session):
+        return observation["inlining_default"]
+
+    def pass_choice(self, observation, session):
+        return 4
+"""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     repository = tmp_path_factory.mktemp("policies")
     write_python(repository, "everything", answering("1"))
     write_python(repository, "default", answering('observation["inlining_default"]'))
+    write_python(repository, "passes", _PASSES, 'decides = ["pass_choice"]')
     with running_server(repository, tmp_path_factory.mktemp("server")) as running:
         yield running
 
@@ -138,6 +148,43 @@ def test_a_build_without_advice_fails_and_is_no_comparison_of_two_plain_builds(
 ) -> None:
     assert check(server, "unknown") == 2
     assert "the policy build ended with status 2" in capsys.readouterr().err
+
+
+@pytest.fixture
+def plugins(native: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the check find the plugin."""
+    monkeypatch.setenv("POLICYBRIDGE_PLUGINS", str(built_plugin(native, "inliner", "22").parent))
+
+
+@pytest.mark.usefixtures("project", "plugins")
+def test_a_policy_that_chooses_passes_alone_decides_by_the_plugin(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(server, "passes") == 0
+    assert rows(capsys.readouterr().out)["program", "text"][2] != "+0"
+
+
+@pytest.mark.usefixtures("plugins")
+@pytest.mark.parametrize("flags", ["-Oz", "-Oz -flto --ld-path=ld.lld-22"])
+def test_growth_by_the_plugin_is_found_without_lto_and_at_link_time(
+    project: Path, server: RunningServer, capsys: pytest.CaptureFixture[str], flags: str
+) -> None:
+    makefile = f"program: main.cpp part.cpp\n\t$(CXX) {flags} -o $@ $^\n"
+    (project / "Makefile").write_text(makefile)
+    need("ld.lld-22")
+    assert check(server, "everything") == 1
+    assert "program is larger by text: +" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("plugins")
+def test_the_plugins_words_give_no_warning_to_commands_that_do_not_compile(
+    project: Path, server: RunningServer, tmp_path: Path
+) -> None:
+    commands = "$(CXX) -Werror -E main.cpp\n\t$(CXX) -Werror -o program $^ -lstdc++\n"
+    (project / "Makefile").write_text(f"CXXFLAGS = -Oz\nprogram: main.o part.o\n\t{commands}")
+    assert check(server, "default", "--work", str(tmp_path / "work")) == 0
+    logs = [(tmp_path / f"work/{name}.log").read_text() for name in ("plain", "policy")]
+    assert logs[0] == logs[1]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """One build of a project's copy, with compilers that stand before the user's on PATH."""
 
 import os
-import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import msgspec
 
 from policybridge_client.decisions.finding import OFF
 from policybridge_core.errors import PolicyFailedError, PreconditionError
+from policybridge_train.checking.deciding import Deciding, plain_script
 from policybridge_train.checking.linked import Sizes, sizes_of
 
 _SHOWN: Final = 20
@@ -40,11 +40,11 @@ class Project:
     work: Path
     compilers: tuple[str, str]
 
-    def built(self, name: str, launching: Sequence[str]) -> dict[str, Sizes]:
-        """Build by a launcher, if its words are given; give the sizes of the files that it linked.
+    def built(self, name: str, deciding: Deciding | None = None) -> dict[str, Sizes]:
+        """Build with decisions, if a way to decide is given; give the sizes of the files that the build linked.
 
         Raises:
-            PolicyFailedError: the build failed, linked nothing, or the launcher applied no decision in all of it.
+            PolicyFailedError: the build failed, linked nothing, or no decision was applied in all of it.
             PreconditionError: there is no such compiler.
 
         """
@@ -57,7 +57,7 @@ class Project:
                 done = subprocess.run(
                     self.build,
                     cwd=copy,
-                    env=self._environment(launching),
+                    env=self._environment(deciding),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -70,9 +70,9 @@ class Project:
         built = {path: sizes for path, sizes in sizes_of(copy).items() if before.get(path) != sizes}
         if not built:
             raise PolicyFailedError(f"the {name} build linked no program; if all is up to date, let it clean first")
-        if launching and not any(map(_applied, self._statistics.iterdir())):
+        if deciding is not None and not any(map(_applied, self._statistics.iterdir())):
             # Two plain builds would be equal, whatever the policy does.
-            said = "\n".join(["", *_launchers_lines(log)]) or f"; {_CURE}"
+            said = "\n".join(["", *_our_lines(log)]) or f"; {_CURE}"
             raise PolicyFailedError(f"the {name} build applied no decision{said}")
         return built
 
@@ -80,17 +80,16 @@ class Project:
     def _statistics(self) -> Path:
         return self.work / "compilers" / "statistics"
 
-    def _environment(self, launching: Sequence[str]) -> dict[str, str]:
+    def _environment(self, deciding: Deciding | None) -> dict[str, str]:
         folder = self.work / "compilers"
         shutil.rmtree(folder, ignore_errors=True)
         self._statistics.mkdir(parents=True)
-        statistics = f"{shlex.quote(str(self._statistics))}/$$.json"
-        before = f"{shlex.join(launching)} --stats {statistics} -- " if launching else ""
         variables = {}
         for variable, name in zip(("CC", "CXX"), self.compilers, strict=True):
             if (found := shutil.which(name)) is not None:
                 wrapper = folder / name
-                wrapper.write_text(f'#!/bin/sh\nexec {before}{shlex.quote(found)} "$@"\n', encoding="utf-8")
+                script = plain_script(found) if deciding is None else deciding.script(found, self._statistics)
+                wrapper.write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
                 wrapper.chmod(0o755)
                 variables[variable] = str(wrapper)
         if not variables:
@@ -106,10 +105,15 @@ class _Store(msgspec.Struct):
     applied: int = 0
 
 
+class _Passes(msgspec.Struct):
+    decisions: int = 0
+
+
 class _Statistics(msgspec.Struct):
     """What one compilation's statistics have of its decisions."""
 
     decisions: int = 0
+    passes: _Passes | None = None
     store: _Store | None = None
 
 
@@ -118,7 +122,8 @@ def _applied(statistics: Path) -> bool:
         read = msgspec.json.decode(statistics.read_bytes(), type=_Statistics)
     except msgspec.DecodeError:  # of a compiler that somebody ended
         return False
-    return read.decisions > 0 or (read.store is not None and read.store.applied > 0)
+    counts = read.decisions, read.passes and read.passes.decisions, read.store and read.store.applied
+    return any(counts)
 
 
 def _lines(log: Path) -> Sequence[str]:
@@ -129,6 +134,6 @@ def _last_lines(log: Path) -> str:
     return "\n".join(_lines(log)[-_SHOWN:])
 
 
-def _launchers_lines(log: Path) -> Sequence[str]:
-    """Give the launcher's first different lines."""
+def _our_lines(log: Path) -> Sequence[str]:
+    """Give the first different lines of the launcher or the plugin."""
     return list(dict.fromkeys(line for line in _lines(log) if line.startswith("policybridge")))[:_SHOWN]

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,16 +13,21 @@ import msgspec
 from rich.console import Console
 
 from policybridge_client.connection import SERVER
+from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.launcher import find_launcher
+from policybridge_client.llvm.plugins import find_plugin
 from policybridge_core.errors import InvalidError
 from policybridge_train.checking.building import Project
+from policybridge_train.checking.deciding import ByLauncher, ByPlugin, Deciding
 from policybridge_train.checking.linked import PARTS, Part, Sizes, percent
 from policybridge_train.command_line import status_of
+from policybridge_train.compiling.options import add_plugins
 from policybridge_train.scoring.contenders import absolute_server
 from policybridge_train.scoring.summary import Grid
 from policybridge_train.scoring.table import print_grid
 
 _LARGER: Final = 1
+_SOCKET: Final = "socket:"
 
 _DESCRIPTION: Final = """
 Builds a project twice in a copy of its folder: with the compiler as it is, and with the decisions of a policy or a
@@ -55,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--decisions", type=Path, metavar="FILE", help="a store of tuned decisions")
     add("--server", metavar="ADDRESS", help="the server with the policy (default: POLICYBRIDGE_SERVER)")
     add("--compiler", default="clang", metavar="NAME", help="the C compiler, such as clang-22 (default: clang)")
+    add_plugins(parser)
+    add("--interactive", action="store_true", help="use LLVM's interactive mode, not the plugin")
     add("--source", type=Path, default=Path(), metavar="DIR", help="the project's folder (default: the current one)")
     add("--judge", action="append", choices=PARTS, help="what must not grow; repeatable (default: text)")
     add("--tolerance", type=percent, default=0.0, metavar="PERCENT", help="growth that is no failure (default: 0)")
@@ -69,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    launching = _launching(arguments)
+    deciding = _deciding(arguments)
     build = arguments.build[1:] if arguments.build[:1] == ["--"] else arguments.build
     if not build:
         raise InvalidError("give the build behind --, such as: policybridge check --policy inliner -- make")
@@ -80,24 +88,37 @@ def _run(arguments: argparse.Namespace) -> int:
         if work.is_relative_to(source):
             raise InvalidError(f"--work {work} is in the project's folder, which is copied there; name one outside")
         project = Project(source, build, work, (arguments.compiler, arguments.compiler.replace("clang", "clang++", 1)))
-        before = project.built("plain", ())
-        after = project.built("policy", launching)
+        before = project.built("plain")
+        after = project.built("policy", deciding)
     return _told(before, after, arguments)
 
 
-def _launching(arguments: argparse.Namespace) -> Sequence[str]:
+def _deciding(arguments: argparse.Namespace) -> Deciding:
     server = arguments.server or os.environ.get(SERVER)
+    plugins = [] if arguments.plugins is None else ["--plugins", str(arguments.plugins.absolute())]
     if arguments.decisions is not None:
         if arguments.server:
             raise InvalidError("with --decisions no server is asked: give either --decisions, or --policy and --server")
-        launcher, deciding = find_launcher(None), ["--decisions", str(arguments.decisions.absolute())]
-    elif server:
-        launcher, deciding = find_launcher(server), ["--policy", arguments.policy, "--server", absolute_server(server)]
-    else:
+        return _launcher(None, ["--decisions", str(arguments.decisions.absolute()), *plugins])
+    if not server:
         raise InvalidError(f"--policy needs --server ADDRESS, or {SERVER} in the environment")
+    address = absolute_server(server)
+    launcher = _launcher(server, ["--policy", arguments.policy, "--server", address])
+    plugin = None if arguments.interactive or not address.startswith(_SOCKET) else _plugin(arguments)
+    if plugin is None:
+        return launcher
+    return ByPlugin(plugin, {"SERVER": address, "POLICY": arguments.policy, "FALLBACK": "error"}, launcher)
+
+
+def _launcher(server: str | None, deciding: Sequence[str]) -> ByLauncher:
+    launcher = find_launcher(server)
     python = [sys.executable, "-m", "policybridge_client.cli", "run"]
-    words = [*(python if launcher is None else [launcher]), *deciding]
-    return [*words, "--fallback", "error"]
+    return ByLauncher([*(python if launcher is None else [launcher]), *deciding, "--fallback", "error"])
+
+
+def _plugin(arguments: argparse.Namespace) -> Path | None:
+    compiler = shutil.which(arguments.compiler)
+    return None if compiler is None else find_plugin(CompilerCommand.of([compiler]), arguments.plugins)
 
 
 def _told(before: Mapping[str, Sizes], after: Mapping[str, Sizes], arguments: argparse.Namespace) -> int:
