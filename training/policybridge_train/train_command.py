@@ -15,7 +15,14 @@ import msgspec
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.command_line import count, status_of
-from policybridge_train.compiling.options import Selection, add_compiler, add_limits, add_plugins, add_selection
+from policybridge_train.compiling.options import (
+    Selection,
+    add_compiler,
+    add_limits,
+    add_lto,
+    add_plugins,
+    add_selection,
+)
 from policybridge_train.farms.options import add_farm, farm_of
 from policybridge_train.learning.cases import RunCases
 from policybridge_train.learning.record import Record
@@ -27,7 +34,7 @@ from policybridge_train.tasks.task import TASKS
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Collector
 
-COMMON: Final = ("compiler", "plugins", "seconds", "memory")
+COMMON: Final = ("compiler", "plugins", "seconds", "memory", "lto")
 """Options of a task that every command has."""
 _EPILOG: Final = """\
 settings of the algorithms, for --set:
@@ -160,6 +167,7 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
     add_compiler(parser)
     add_plugins(parser)
     add_limits(parser)
+    add_lto(parser)
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of this task alone; repeatable"
     )

@@ -1,7 +1,11 @@
 """Tasks whose cases are modules of a corpus."""
 
-from collections.abc import Sequence
+import os
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 from policybridge_client.contract import Connection
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
@@ -10,10 +14,12 @@ from policybridge_train.compiling.compiler import Compiler, CompileTool, newest_
 from policybridge_train.compiling.decider import Decider, Plain
 from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.limits import Limits
+from policybridge_train.compiling.lto import MODES, Mode, find_lld
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.policy import ByConnection
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.link_time import Preparing, link_time_of
 from policybridge_train.tasks.task import Asking, Case, Task
 
 
@@ -56,7 +62,11 @@ class OfCorpus:
             raise InvalidError(
                 f"the task {self.name} needs a corpus: give --corpus DIR (policybridge corpus makes one)"
             )
-        return [self.know(module) for module in Corpus.open(corpus).modules]
+        return [self.know(module) for module in self._units(Corpus.open(corpus))]
+
+    def _units(self, corpus: Corpus) -> Sequence[Module]:
+        """Give the modules that are cases."""
+        return corpus.modules
 
     def know(self, module: Module) -> Case:
         """Register a module, so that its case can be run; give the case."""
@@ -102,19 +112,45 @@ class OfCorpus:
 class OfPlugin(OfCorpus):
     """The base class of tasks that only the plugin ``policybridge-inliner`` asks; see `OfCorpus`.
 
+    Args:
+        lto: ``full`` or ``thin``: LLD compiles the cases at link time; empty: clang compiles modules. With ``full`` a
+            case is a program, with ``thin`` a module of one.
+
     Raises:
         NotFoundError: there is no such compiler, or no plugin that it loads.
-        InvalidError: a limit is not a number.
+        InvalidError: a limit is not a number, or ``lto`` is no mode.
 
     """
 
-    def __init__(self, compiler: str = "", plugins: str = "", seconds: str = "", memory: str = "") -> None:
+    def __init__(
+        self, compiler: str = "", plugins: str = "", seconds: str = "", memory: str = "", lto: str = ""
+    ) -> None:
         super().__init__(compiler, plugins, seconds, memory)
         if self.tool.plugin is None and self.compiler.name == "zig":
             raise NotFoundError("zig loads no plugins, which this task needs: give --compiler clang-22")
         if self.tool.plugin is None:
             missing = f"there is no policybridge-inliner-{self.compiler.major}.so that {self.compiler.name} loads"
             raise NotFoundError(lacking(f"{missing}; give its folder by --plugins, or in POLICYBRIDGE_PLUGINS"))
+        self.lto = next((mode for mode in MODES if mode == lto), None)
+        if self.lto is not None:
+            find_lld(self.compiler)
+        elif lto:
+            raise InvalidError(f"lto={lto} is no mode of LTO: give {' or '.join(MODES)}")
+
+    def modules_of(self, case: Case) -> Sequence[Module] | None:
+        """Give the case's module; ``None`` at link time, where each machine prepares the programs of the corpus."""
+        return super().modules_of(case) if self.lto is None else None
+
+    def _units(self, corpus: Corpus) -> Sequence[Module]:
+        return super()._units(corpus) if self.lto is None else list(self._linked(corpus, self.lto))
+
+    def _linked(self, corpus: Corpus, mode: Mode) -> Iterator[Module]:
+        """Prepare the programs for LTO, and give each unit once: programs may share modules."""
+        folder, tool = mkdtemp(prefix="policybridge-lto-"), self.tool
+        weakref.finalize(self, rmtree, folder, ignore_errors=True)
+        preparing = Preparing(Path(folder), tool.compiler, mode, tool.limits, tool.running)
+        programs = link_time_of(corpus, preparing, os.cpu_count() or 1).programs
+        yield from {unit.name: unit for program in reversed(programs) for unit in reversed(program.parts)}.values()
 
 
 def distinct(task: Task, cases: Sequence[Case]) -> Sequence[Case]:
