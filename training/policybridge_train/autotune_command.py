@@ -34,7 +34,7 @@ from policybridge_train.compiling.options import (
     limits_of,
 )
 from policybridge_train.corpus.bitcode import FrontEnd
-from policybridge_train.corpus.building import NOTHING
+from policybridge_train.corpus.building import why_nothing
 from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.corpus.link_time import AtLinkTime, Preparing, check_link_time, link_time_of
 from policybridge_train.corpus.notes import BuildCommand
@@ -125,7 +125,7 @@ def _tune(arguments: argparse.Namespace) -> int:
         work = held.enter_context(_work_folder(arguments.store))
         commands = built(arguments.build, sys.stderr.buffer if arguments.json else None) if arguments.build else ()
         compilers = BuildCompilers.of(commands)
-        tool = _tool(arguments, _compiler(arguments, compilers))
+        tool = _tool(arguments, _compiler(arguments, commands, compilers))
         compiler = tool.compiler
         keeper = StoreKeeper(arguments.store, compiler.major, tool.by, None if arguments.corpus else Path.cwd())
         farm = held.enter_context(farm_of(arguments))
@@ -186,10 +186,10 @@ def _check(arguments: argparse.Namespace) -> None:
         read_store(arguments.store)
 
 
-def _compiler(arguments: argparse.Namespace, compilers: BuildCompilers) -> Compiler:
+def _compiler(arguments: argparse.Namespace, commands: Sequence[BuildCommand], compilers: BuildCompilers) -> Compiler:
     """Give the compiler that is asked for, or that of the build: a store applies to the compiler of its search."""
     if arguments.build and not +compilers.sources:
-        raise NotFoundError(NOTHING)
+        raise NotFoundError(why_nothing(commands))
     if arguments.level == "own" and not compilers.is_optimised:
         raise PreconditionError(
             "the build does not optimise (-O0), so there is nothing to decide: build at -Oz or -O2, or give --level Oz"

@@ -77,6 +77,11 @@ Strings cache_options(const Config &config, const Compiler &compiler, const std:
   return {"-Wl,-mllvm,-filter-print-funcs=policybridge." + sha256(all).substr(0, 32)};
 }
 
+/// rustc links its modules (`-C linker-plugin-lto`) without `-flto`, and gives their settings to the linker itself.
+bool says_lto(const std::string &word) {
+  return word == "-flto" || starts_with(word, "-flto=") || word == "-fno-lto" || starts_with(word, "-Wl,-plugin-opt=");
+}
+
 bool has_cache(const Compiler &compiler) {
   return std::any_of(compiler.arguments.begin(), compiler.arguments.end(), [](const std::string &word) {
     return word.find("thinlto-cache-dir") != std::string::npos;
@@ -109,9 +114,7 @@ bool links_with_lto(const Compiler &compiler) {
   if (compiler.kind != CompilerKind::Clang)
     return false;
   const Strings &words = compiler.arguments;
-  const auto lto = std::find_if(words.rbegin(), words.rend(), [](const std::string &word) {
-    return word == "-flto" || starts_with(word, "-flto=") || word == "-fno-lto";
-  });
+  const auto lto = std::find_if(words.rbegin(), words.rend(), says_lto);
   return lto != words.rend() && *lto != "-fno-lto" &&
          std::none_of(words.begin(), words.end(), [](const std::string &word) { return holds(without_linker, word); }) &&
          std::any_of(words.begin(), words.end(), [](const std::string &word) { return !starts_with(word, "-"); });

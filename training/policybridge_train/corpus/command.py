@@ -12,7 +12,7 @@ from policybridge_core.errors import NotFoundError
 from policybridge_train.command_line import status_of
 from policybridge_train.corpus.adding import Added, is_corpus, missing_sources, read_compile_commands
 from policybridge_train.corpus.bitcode import FrontEnd
-from policybridge_train.corpus.building import NOTHING, record
+from policybridge_train.corpus.building import record, why_nothing
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.debian import command as debian
 from policybridge_train.corpus.description import Corpus
@@ -127,5 +127,5 @@ def _record(arguments: argparse.Namespace) -> int:
         corpus = writer.write()
     tell(writer, corpus, arguments.output, json=arguments.json)
     if not status and not corpus.modules:
-        raise NotFoundError(f"nothing became a module: {NOTHING}")
+        raise NotFoundError(f"nothing became a module: {why_nothing(commands)}")
     return status

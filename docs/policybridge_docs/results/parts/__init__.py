@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from policybridge_docs.results.parts.built import demo, link_time, link_tuned, packages, packages_policy
+from policybridge_docs.results.parts.built import demo, link_time, link_tuned, packages, packages_policy, rust
 from policybridge_docs.results.parts.here import here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
@@ -30,6 +30,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "differential": differential,
     "link_time": link_time,
     "link_tuned": link_tuned,
+    "rust": rust,
     "here": here,
     "targets": targets,
 }

@@ -127,6 +127,13 @@ def link_tuned(options: Namespace) -> Made:
     return Made(f"python -m {' '.join(command)} --work DIR", figures, clang())
 
 
+def rust(options: Namespace) -> Made:
+    """Build Rust programs, which LLD links plainly and by the bundled policy, with builds as those of `link_time`."""
+    command = ["tests.measures.rust"]
+    figures = {key: _change(sizes["none"], sizes["size"]) for key, sizes in _texts(options, command)}
+    return Made(f"python -m {' '.join(command)} --work DIR", figures, clang(), decided="size")
+
+
 def _named(programs: Sequence[str]) -> list[str]:
     return [word for name in programs for word in ("--program", name)]
 
