@@ -6,18 +6,18 @@ LLVM's own; the second is for choosing between settings. With ``--choices``, pro
 all functions are counted and timed, too. The end says how often the estimate and the time have one sign, where the time
 differs by more than 1 % and its interval has no 1.
 
-It needs Debian's packages clang-22, valgrind and dpkg-dev, and the build dependencies. Downloads and builds are kept.
+It needs Debian's packages clang-22, valgrind and dpkg-dev, and the build dependencies. Downloads are kept, and what was
+measured with the same settings, in measured.json of the package's folder.
 """
 
 import argparse
-import json
 import math
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,10 +65,18 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A program beside that by LLVM's own decisions: the ratio of their estimated cycles, and processor time."""
+    """A program beside that by LLVM's own decisions.
+
+    Attributes:
+        cycles: the ratio of their estimated cycles.
+        time: of their processor time.
+        events: of callgrind, by name: how often each took place by LLVM's own decisions, and with the others.
+
+    """
 
     cycles: float
     time: Times
+    events: dict[str, tuple[int, int]] = {}
 
     @property
     def counts(self) -> bool:
@@ -89,6 +97,15 @@ class Measured(msgspec.Struct, frozen=True):
     compiles: int
     tuned: dict[str, Compared]
     choices: dict[str, Compared]
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What was measured of a package, and the settings."""
+
+    budget: int
+    pairs: int
+    choices: Sequence[str]
+    measured: Measured
 
 
 def read_table() -> dict[str, Entry]:
@@ -120,6 +137,22 @@ class Bench:
     @property
     def _build(self) -> Path:
         return self.folder / "build"
+
+    def kept(self, choices: Sequence[str]) -> Measured:
+        """Give what an earlier run measured with the same settings, or measure.
+
+        Raises:
+            PolicyBridgeError: a step fails.
+
+        """
+        file = self.folder / "measured.json"
+        if file.exists():
+            found = msgspec.json.decode(file.read_bytes(), type=Kept)
+            if (found.budget, found.pairs, tuple(found.choices)) == (self.budget, self.pairs, tuple(choices)):
+                return found.measured
+        measured = self.measure(choices)
+        file.write_bytes(msgspec.json.encode(Kept(self.budget, self.pairs, choices, measured)))
+        return measured
 
     def measure(self, choices: Sequence[str]) -> Measured:
         """Build, tune, count and time.
@@ -181,7 +214,8 @@ class Bench:
             def timed(program: Path) -> Callable[[], float]:
                 return lambda: runner.time(program).seconds
 
-            return Compared(other.total / counted.total, compare(timed(old), timed(new), self.pairs))
+            events = {name: (often, other.events[name]) for name, often in counted.events.items()}
+            return Compared(other.total / counted.total, compare(timed(old), timed(new), self.pairs), events)
 
     def _shell(self, command: str) -> None:
         with (self.folder / "shell.log").open("ab") as out:
@@ -205,6 +239,32 @@ def fetch(name: str, work: Path) -> Path:
     return folder
 
 
+class Signs(msgspec.Struct, frozen=True):
+    """How often the estimate agrees with the time.
+
+    Attributes:
+        agreeing: programs whose estimate has the sign of the time.
+        pairs: the programs whose time differs by more than 1 % for sure.
+
+    """
+
+    agreeing: int
+    pairs: int
+
+    @classmethod
+    def of(cls, found: Iterable[Measured]) -> "Signs":
+        """Count them."""
+        compared = [one for each in found for one in (*each.tuned.values(), *each.choices.values()) if one.counts]
+        return cls(sum(one.agrees for one in compared), len(compared))
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The JSON of a run: packages by name, and the signs of all."""
+
+    packages: dict[str, Measured]
+    signs: Signs
+
+
 def told(found: Mapping[str, Measured]) -> Iterator[str]:
     """Give the lines for people."""
     for name, each in found.items():
@@ -216,9 +276,8 @@ def told(found: Mapping[str, Measured]) -> Iterator[str]:
     if held:
         means = [math.exp(sum(map(math.log, values)) / len(held)) for values in _columns(held)]
         yield f"held-out input, geometric mean of {len(held)}: cycles × {means[0]:.4f}, processor time × {means[1]:.4f}"
-    pairs = [one for each in found.values() for one in (*each.tuned.values(), *each.choices.values()) if one.counts]
-    agreeing = sum(one.agrees for one in pairs)
-    yield f"signs: {agreeing} of {len(pairs)} estimates agree with the time, where it differs by 1 %"
+    signs = Signs.of(found.values())
+    yield f"signs: {signs.agreeing} of {signs.pairs} estimates agree with the time, where it differs by 1 %"
 
 
 def _columns(held: Sequence[Compared]) -> tuple[list[float], list[float]]:
@@ -247,12 +306,13 @@ def main() -> int:
         folder = fetch(name, work)
         bench = Bench(name, table[name], folder, arguments.plugins.resolve(), arguments.budget, arguments.pairs)
         try:
-            found[name] = bench.measure(CHOICES if arguments.choices else ())
+            found[name] = bench.kept(CHOICES if arguments.choices else ())
         except (PolicyBridgeError, subprocess.CalledProcessError) as error:
             sys.stderr.write(f"{name}: {error}\n")
             failed = True
     sys.stderr.writelines(f"{line}\n" for line in told(found))
-    sys.stdout.write(json.dumps(msgspec.to_builtins(found), indent=2) + "\n")
+    result = msgspec.json.encode(Result(found, Signs.of(found.values())))
+    sys.stdout.buffer.write(msgspec.json.format(result, indent=2) + b"\n")
     return int(failed)
 
 

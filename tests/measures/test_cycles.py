@@ -1,9 +1,13 @@
 """The table of programs and their inputs, by which speed is measured."""
 
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from policybridge_train.speed.confirming import Times
-from tests.measures.cycles import Compared, Measured, read_table, told
+from tests.measures.cycles import Bench, Compared, Kept, Measured, read_table, told
 from tests.measures.cycles_inputs import KINDS, make
 
 
@@ -38,3 +42,14 @@ def test_signs_are_counted_where_the_time_differs_for_sure() -> None:
     lines = list(told({"p": Measured("held-out", 1.0, 8, tuned, choices)}))
     assert "signs: 2 of 3 estimates agree with the time, where it differs by 1 %" in lines
     assert any("cycles × 0.9700, processor time × 0.9800" in line for line in lines)
+
+
+def test_what_was_measured_is_kept_for_the_same_settings_alone(tmp_path: Path) -> None:
+    bench = Bench("p", read_table()["bzip2"], tmp_path, tmp_path, 16, 20)
+    measured = Measured("held-out", 1.0, 8, {"held": _compared(0.97, 0.98)}, {})
+    (tmp_path / "measured.json").write_bytes(msgspec.json.encode(Kept(16, 20, (), measured)))
+    assert bench.kept(()) == measured
+    # There is no source to measure.
+    for other, choices in ((replace(bench, budget=64), ()), (replace(bench, pairs=5), ()), (bench, ("skip sink",))):
+        with pytest.raises(FileNotFoundError):
+            other.kept(choices)

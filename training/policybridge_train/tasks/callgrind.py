@@ -41,6 +41,7 @@ class Counted:
         inclusive: that of all that it calls, too. A call of a function to itself is counted once.
         outside: by function of the program, that of its calls into other objects, such as the C library.
         calls: by caller and callee, both of the program: how often one calls the other.
+        events: of the whole run, how often each of callgrind's events took place, such as ``Ir`` and ``Bcm``.
 
     """
 
@@ -49,6 +50,7 @@ class Counted:
     inclusive: Mapping[str, int]
     outside: Mapping[str, int] = field(default_factory=dict)
     calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    events: Mapping[str, int] = field(default_factory=dict)
 
 
 def find_valgrind() -> str:
@@ -104,7 +106,7 @@ def read_counts(lines: Iterable[bytes], program: str, weights: Weights = COSTS["
         raise InvalidError("callgrind's output has no line 'summary:': the program ended before its main function did")
     own, inclusive, outside = map(_named, (reading.own, reading.inclusive, reading.outside))
     calls = {(_name(caller), _name(callee)): often for (caller, callee), often in reading.calls.items()}
-    return Counted(reading.total, own, inclusive, outside, calls)
+    return Counted(reading.total, own, inclusive, outside, calls, reading.events)
 
 
 def _named(counts: Mapping[bytes, int]) -> Mapping[str, int]:
@@ -120,12 +122,14 @@ class _Reading:
 
     def __init__(self, program: bytes, weights: Weights) -> None:
         self.total: int | None = None
+        self.events: Mapping[str, int] = {}
         self.own: Counter[bytes] = Counter()
         self.inclusive: Counter[bytes] = Counter()
         self.outside: Counter[bytes] = Counter()
         self.calls: Counter[tuple[bytes, bytes]] = Counter()
         self._program = program
         self._weights = weights
+        self._names = ["Ir"]
         self._events = [weights.get("Ir", 0)]
         self._ours = False
         self._function = self._callee = b""
@@ -139,9 +143,11 @@ class _Reading:
         elif found := _NUMBERS.match(line):
             self._cost(self._weighed(found[1].split()))
         elif line.startswith(b"summary: "):
-            self.total = self._weighed(line.split()[1:])
+            counts = line.split()[1:]
+            self.total, self.events = self._weighed(counts), dict(zip(self._names, map(int, counts), strict=False))
         elif line.startswith(b"events: "):
-            self._events = [self._weights.get(event.decode(errors="replace"), 0) for event in line.split()[1:]]
+            self._names = [event.decode(errors="replace") for event in line.split()[1:]]
+            self._events = [self._weights.get(event, 0) for event in self._names]
 
     def _weighed(self, counts: Sequence[bytes]) -> int:
         # Zeros at the end of a line are left out.
