@@ -4,7 +4,15 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from policybridge_docs.results.parts.built import demo, link_time, link_tuned, packages, packages_policy, rust
+from policybridge_docs.results.parts.built import (
+    demo,
+    link_time,
+    link_tuned,
+    packages,
+    packages_policy,
+    programs_policy,
+    rust,
+)
 from policybridge_docs.results.parts.here import here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
@@ -24,6 +32,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "chosen": chosen,
     "packages": packages,
     "packages_policy": packages_policy,
+    "programs_policy": programs_policy,
     "sqlite": sqlite,
     "echoes": echoes,
     "attacks": attacks,

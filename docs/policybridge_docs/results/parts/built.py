@@ -120,6 +120,49 @@ def _by_policy(kind: str, measured: Mapping[str, Any]) -> Iterator[tuple[str, Fi
         yield f"worst.{kind}.{what}", Figure(100 * (worst - 1), "%", 2, signed=True)
 
 
+def programs_policy(options: Namespace) -> Made:
+    """Check packages' programs for growth by the bundled policies, without LTO.
+
+    What an earlier call has built in ``--built`` is not built again.
+    """
+    places = ["--plugins", options.plugins, "--work", options.built]
+    figures: dict[str, Figure] = {}
+    with TemporaryDirectory() as name:
+        built = Path(name) / "built.json"
+        run_module("tests.measures.programs_policy", *places, "--json", built)
+        programs = dict(_programs(json.loads(built.read_bytes())))
+    for language, changes in _by_language(programs).items():
+        figures |= dict(_counted(language, changes))
+    return Made("python -m tests.measures.programs_policy --work DIR", figures, clang(), decided="size")
+
+
+def _programs(measured: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, int, int]]]:
+    """Give the language of each program's package, and the bytes of its text, plain and with the policy."""
+    for package, its in measured.items():
+        for program in its["programs"]:
+            texts = program["before"]["text"], program["after"]["text"]
+            yield f"{package}/{program['name']}", (its["language"].replace("+", "p"), *texts)
+
+
+def _by_language(programs: Mapping[str, tuple[str, int, int]]) -> Mapping[str, Mapping[str, tuple[int, int]]]:
+    apart: dict[str, dict[str, tuple[int, int]]] = {"all": {}, "c": {}, "cpp": {}}
+    for name, (language, before, after) in programs.items():
+        apart["all"][name] = apart[language][name] = (before, after)
+    return apart
+
+
+def _counted(language: str, texts: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, Figure]]:
+    counts = Counter(
+        "larger" if after > before else "equal" if after == before else "smaller" for before, after in texts.values()
+    )
+    yield f"{language}.programs", Figure(len(texts), "programs")
+    for what in ("smaller", "equal", "larger"):
+        yield f"{language}.{what}", Figure(counts[what], "programs")
+    ratios = {name: after / before for name, (before, after) in texts.items()}
+    yield f"{language}.text", _mean(ratios)
+    yield f"{language}.worst", Figure(100 * (max(ratios.values()) - 1), "%", 2, signed=True)
+
+
 def link_tuned(options: Namespace) -> Made:
     """Link programs with LTO by stores that were tuned for them, with builds as those of `link_time`."""
     command = ["tests.measures.link_time", "--tuned", *_named(_LINKED_BY_STORE)]
@@ -152,10 +195,11 @@ def _change(before: int, after: int) -> Figure:
 
 
 def _mean(ratios: Mapping[str, float]) -> Figure:
-    """Give the geometric mean, with the interval of a bootstrap over the packages."""
+    """Give the geometric mean, with the interval of a bootstrap over packages, and over programs named PACKAGE/PATH."""
     # The mean of logarithms; `change` tells each of its values less 1.
     logarithms = [math.log(ratio) for ratio in ratios.values()]
-    found = change([1.0] * len(ratios), logarithms, [*ratios]).mean
+    packages = [name.partition("/")[0] for name in ratios]
+    found = change([1.0] * len(ratios), logarithms, packages).mean
     assert found is not None  # noqa: S101 - each is compared with 1
     mean, low, high = (100 * math.expm1(each + 1) for each in (found.value, found.low, found.high))
     return Figure(mean, "%", 2, signed=True, low=low, high=high)
