@@ -103,6 +103,17 @@ class TestPolicyFails:
         assert (fallback["status"], fallback["restarted"]) == (13, False)
         assert "boom" in fallback["reason"]
 
+    @pytest.mark.parametrize("compiler", parameters("clang-22"))
+    def test_of_a_configure_scripts_source_only_the_statistics_tell(
+        self, server: RunningServer, folder: Path, compiler: str
+    ) -> None:
+        words = words_for(folder, compiler)
+        source = next(word for word in words if word.endswith(".c"))
+        Path(source).rename("conftest.c")
+        trial = ["conftest.c" if word == source else word for word in words]
+        assert host(server.socket, "echo", trial, "--option", "raise_at=5") == (0, "")
+        assert "boom" in stats()["fallback"]["reason"]
+
     @pytest.mark.parametrize("compiler", KNOWN)
     def test_with_error_the_compiler_is_ended(self, server: RunningServer, folder: Path, compiler: str) -> None:
         words = words_for(folder, compiler)

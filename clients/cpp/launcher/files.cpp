@@ -52,6 +52,8 @@ std::string file_name(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
+bool is_trial(std::string_view source) { return file_name(source).rfind("conftest.", 0) == 0; }
+
 std::string folder_of(std::string_view path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string_view::npos)

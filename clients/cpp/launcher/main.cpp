@@ -34,8 +34,11 @@ int print_system_error(const Status &error) {
   return print_error(error.message(), error.code() == StatusCode::NotFound ? not_found_status : not_started_status);
 }
 
-int print_failures(const CompilationReport &report, const Config &config) {
+/// Say what happened; of a configure script's source only why there is no object.
+int print_failures(const CompilationReport &report, const Config &config, bool is_trial) {
   const int status = *report.status;
+  if (is_trial && report.error.ok())
+    return status;
   if (report.statistics.limited)
     print_error(std::to_string(report.statistics.limited) + " decisions are the compiler's own: the policy has added " +
                     general(config.growth_limit) + " times the module's size (--growth-limit)",
@@ -118,7 +121,7 @@ int run(Config config) {
   // The compilation is done, and its status stands.
   if (const Status status = write_statistics(*report, config); !status.ok())
     print_error("no statistics: " + status.message(), *report->status);
-  return print_failures(*report, config);
+  return print_failures(*report, config, is_trial(source_of(compiler->arguments)));
 }
 
 int print(const Exit &exit) {

@@ -54,6 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     repository = tmp_path_factory.mktemp("policies")
     write_python(repository, "everything", answering("1"))
     write_python(repository, "default", answering('observation["inlining_default"]'))
+    write_python(repository, "sized", answering('observation["inlining_default"]'), '[scope]\nlevel = ["Oz"]')
     write_python(repository, "passes", _PASSES, 'decides = ["pass_choice"]')
     with running_server(repository, tmp_path_factory.mktemp("server")) as running:
         yield running
@@ -185,6 +186,24 @@ def test_the_plugins_words_give_no_warning_to_commands_that_do_not_compile(
     assert check(server, "default", "--work", str(tmp_path / "work")) == 0
     logs = [(tmp_path / f"work/{name}.log").read_text() for name in ("plain", "policy")]
     assert logs[0] == logs[1]
+
+
+_CONFIGURE = """
+echo "int f(int); static int g(int x) { return f(x); } int h(int x) { return g(x) + g(x + 1); }" > conftest.cc
+if test -z "`$CXX -O2 -c conftest.cc 2>&1`"; then flags=-O2; else flags=-O0; fi
+echo "accepts $flags"
+$CXX $flags -o other main.cpp part.cpp && make
+"""
+
+
+@pytest.mark.usefixtures("project", "plugins")
+@pytest.mark.parametrize("way", [(), ("--interactive",)])
+def test_a_configure_script_that_takes_each_line_for_a_refusal_finds_the_same_flags_in_both_builds(
+    server: RunningServer, tmp_path: Path, way: tuple[str, ...]
+) -> None:
+    assert check(server, "sized", "--work", str(tmp_path / "work"), *way, build=("bash", "-ec", _CONFIGURE)) == 0
+    for name in ("plain", "policy"):
+        assert "accepts -O2" in (tmp_path / f"work/{name}.log").read_text()
 
 
 @pytest.fixture

@@ -220,6 +220,14 @@ def source_of(arguments: Sequence[str]) -> str:
     return sources[0] if len(sources) == 1 else ""
 
 
+def is_trial(source: str) -> bool:
+    """Tell whether a source is that of a configure script, which tries the compiler.
+
+    Many of these scripts take any line on standard error for a refusal.
+    """
+    return PurePath(source).name.startswith("conftest.")
+
+
 def compiles(arguments: Sequence[str]) -> bool:
     """Tell whether the arguments have a source; false if the command only links, or prints a version."""
     return bool(_sources(arguments)) or any(word in ("-", "-x") or word.startswith(("@", "-x")) for word in arguments)

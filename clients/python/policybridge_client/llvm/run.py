@@ -13,7 +13,7 @@ from policybridge_client.credentials import Credentials
 from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.decisions.finding import NAME, OFF, find_store
 from policybridge_client.llvm.compiler_cache import compiler_cache
-from policybridge_client.llvm.compilers import CompilerCommand, compiles, source_of
+from policybridge_client.llvm.compilers import CompilerCommand, compiles, is_trial, source_of
 from policybridge_client.llvm.config import GROWTH_LIMIT, RETRY_AFTER, HostConfig
 from policybridge_client.llvm.decided import DecisionsConfig, run_as_it_is, run_with_decisions
 from policybridge_client.llvm.host import run_compiler
@@ -166,7 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _say(lacking(missing), _NOT_FOUND)
     except OSError as error:
         return _say(str(error), _NOT_STARTED)
-    return _told(report, arguments)
+    return _told(report, arguments, source_of(compiler))
 
 
 def _is_unknown(compiler: Sequence[str]) -> bool:
@@ -264,7 +264,10 @@ def _write(report: Report, arguments: argparse.Namespace) -> None:
         _say(f"no statistics: {error}", report.status)
 
 
-def _told(report: Report, arguments: argparse.Namespace) -> int:
+def _told(report: Report, arguments: argparse.Namespace, source: str) -> int:
+    """Say what happened; of a configure script's source only why there is no object."""
+    if is_trial(source) and report.error is None:
+        return report.status
     fallback = report.fallback
     if limited := report.statistics.limited:
         _say(
