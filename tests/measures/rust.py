@@ -3,7 +3,8 @@
 Debian's sources of programs are built by cargo with opt-level z, one codegen unit, ``-C linker-plugin-lto`` and
 ``--icf=all``, and stripped. LTO ``thin`` is LLD's, with one job, and leaves the standard library as it is; with ``fat``
 rustc merges the program with the standard library before, as ``lto = true`` does. The linker, a script, links each
-program twice: plainly, and through the launcher by the policy. Both must print the same.
+program twice: plainly, and through the launcher by the policy. A third program is that of rustc's own fat LTO, without
+``-C linker-plugin-lto``. All must print the same.
 
 It needs Debian's packages rustc-web, cargo-web, clang-22, lld-22, llvm-22-dev and dpkg-dev, and of the packages' build
 dependencies those named ``librust-…-dev``, without librust-git2.
@@ -28,8 +29,11 @@ from tests.native.conftest import built
 
 MODES: Final = {"thin": "off", "fat": "fat"}
 """Of each kind of LTO the profile's setting."""
+OWN: Final = "rustc"
+"""rustc's own fat LTO."""
 _TARGET: Final = "x86_64-unknown-linux-gnu"
-_FLAGS: Final = "-Clinker-plugin-lto -Clink-arg=-Wl,--icf=all,--thinlto-jobs=1"
+_FLAGS: Final = "-Clink-arg=-Wl,--icf=all"
+_DEFERRING: Final = "-Clinker-plugin-lto -Clink-arg=-Wl,--thinlto-jobs=1"
 _SOURCES: Final = """[source.crates-io]
 replace-with = "debian"
 [source.debian]
@@ -74,21 +78,21 @@ class Size(msgspec.Struct, frozen=True):
 
 
 def measure(name: str, work: Path, server: str) -> dict[str, dict[str, Size]]:
-    """Give, by the kind of LTO, the sizes of the program by LLVM's own decisions and by the policy's."""
+    """Give, by the kind of LTO, the sizes by rustc's own LTO, by LLD's, and by the decisions of the policy."""
     program = PROGRAMS[name]
     source = _source(program.package, work)
     linker = work / "linker"
     linker.write_text(_LINKER.format(launcher=built("policybridge-run") / "bin" / "policybridge-run", server=server))
     linker.chmod(0o755)
-    made = {}
-    for mode in MODES:
-        plain = _build(name, source, linker, mode)
-        decided = plain.with_name(f"{plain.name}.size")
-        first, second = (_printed(path, program, source) for path in (plain, decided))
-        if first != second:
-            raise SystemExit(f"{name} {mode}: the programs print different things")
-        made[mode] = {"none": _measured(plain), "size": _measured(decided)}
-    return made
+    own = _build(name, source, linker, OWN)
+    built_by = {OWN: own} | {mode: _build(name, source, linker, mode) for mode in MODES}
+    decided = {mode: built_by[mode].with_name(f"{built_by[mode].name}.size") for mode in MODES}
+    if len({_printed(path, program, source) for path in (*built_by.values(), *decided.values())}) > 1:
+        raise SystemExit(f"the programs {name} print different things")
+    return {
+        mode: {OWN: _measured(own), "none": _measured(built_by[mode]), "size": _measured(decided[mode])}
+        for mode in MODES
+    }
 
 
 def _source(package: str, work: Path) -> Path:
@@ -115,18 +119,18 @@ def _build(name: str, source: Path, linker: Path, mode: str) -> Path:
         "POLICYBRIDGE_PLUGINS": str(built("policybridge-inliner-22") / "lib"),
         "CARGO_HOME": str(linker.with_name("cargo")),
         "CARGO_TARGET_DIR": str(folder),
-        "CARGO_PROFILE_RELEASE_LTO": MODES[mode],
+        "CARGO_PROFILE_RELEASE_LTO": MODES.get(mode, "fat"),
         "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "1",
         "CARGO_PROFILE_RELEASE_OPT_LEVEL": "z",
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",
-        "RUSTFLAGS": f"{_FLAGS} -Clinker={linker}",
+        "RUSTFLAGS": f"{_FLAGS} {'' if mode == OWN else _DEFERRING} -Clinker={linker}",
     }
     words = ["cargo", "build", "--release", "--offline", "--bin", name, "--target", _TARGET]
     made = folder / _TARGET / "release" / "deps"
-    if not list(made.glob(f"{name}-*.size")):
+    if not made.is_dir():
         subprocess.run(words, cwd=source, env=environment, check=True, stdout=sys.stderr)
-    (decided,) = made.glob(f"{name}-*.size")
-    return decided.with_suffix("")
+    (description,) = made.glob(f"{name}-*.d")
+    return description.with_suffix("")
 
 
 def _printed(path: Path, program: Program, source: Path) -> bytes:
@@ -153,8 +157,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for name in options.program or PROGRAMS:
             made[name] = measure(name, work, server.socket.removeprefix("socket:"))
             for mode, sizes in made[name].items():
-                change = 100 * (sizes["size"].text / sizes["none"].text - 1)
-                print(f"{name} {mode}: {sizes['none'].text} bytes; {change:+.2f} %", file=sys.stderr, flush=True)
+                print(name, mode, {way: size.text for way, size in sizes.items()}, file=sys.stderr, flush=True)
     print(json.dumps(msgspec.to_builtins(made), indent=1))
     return 0
 

@@ -173,7 +173,11 @@ def link_tuned(options: Namespace) -> Made:
 def rust(options: Namespace) -> Made:
     """Build Rust programs, which LLD links plainly and by the bundled policy, with builds as those of `link_time`."""
     command = ["tests.measures.rust"]
-    figures = {key: _change(sizes["none"], sizes["size"]) for key, sizes in _texts(options, command)}
+    figures: dict[str, Figure] = {}
+    for key, sizes in _texts(options, command):
+        figures[key] = _change(sizes["none"], sizes["size"])
+        if key.endswith(".fat"):
+            figures[f"{key}.rustc"] = _change(sizes["rustc"], sizes["size"])
     return Made(f"python -m {' '.join(command)} --work DIR", figures, clang(), decided="size")
 
 
