@@ -52,14 +52,14 @@ class Linked:
         return ["project 0/prog"] if self.mode == "full" else ["project 0/a.c", "project 0/main.c"]
 
     def train(self, task: str, algorithm: str, output: Path, *settings: str) -> str:
-        """Train; give what the command says."""
+        """Train; give the lines of the command."""
         words = [task, "--algo", algorithm, "--corpus", self.corpus.folder, "--output", output, "--lto", self.mode]
         words += ["--compiler", CLANG, "--plugins", self.plugins, "--jobs", "2"]
         words += [word for setting in settings for word in ("--set", setting)]
         command = [sys.executable, "-m", "policybridge_client.cli", "train", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return done.stdout + done.stderr
 
 
 @pytest.fixture(params=["full", "thin"])
@@ -70,6 +70,7 @@ def linked(request: pytest.FixtureRequest, native: Target, tmp_path: Path) -> Li
         f"{project}/{name}.c": text for project in PROJECTS for name, text in (("a", boxes("a")), ("main", MAIN))
     }
     programs = [Program("prog", project, "executable", (f"{project}/main.c", f"{project}/a.c")) for project in PROJECTS]
+    programs.append(Program("broken", "project 0", "executable", ("project 0/a.c", "project 0/gone.c")))
     return Linked(request.param, write_corpus(tmp_path / "corpus", sources, programs, need(CLANG)), plugins)
 
 
@@ -82,6 +83,7 @@ def test_flips_of_inlining_at_link_time_are_credited_and_the_policy_decides_ther
         labelled = {name: data for _, name, data in record.pieces(1)}
     assert sorted(labelled) == linked.units
     assert " 0 flips" not in said
+    assert "'project 0/broken' is left out: 'it cannot be linked without its module project 0/gone.c'" in said
     task = InlineForSize(CLANG, str(linked.plugins), lto=linked.mode)
     with running_server(output / "policies", tmp_path) as server:
         plain, made = (
@@ -118,3 +120,11 @@ def test_an_unknown_mode_is_refused_with_the_known_ones(native: Target) -> None:
     plugins = built_plugin(native, "inliner", MAJOR).parent
     with pytest.raises(InvalidError, match="lto=fat is no mode of LTO: give full or thin"):
         InlineForSize(need(CLANG), str(plugins), lto="fat")
+
+
+def test_a_corpus_of_which_no_program_can_be_linked_is_refused(native: Target, tmp_path: Path) -> None:
+    plugins = built_plugin(native, "inliner", MAJOR).parent
+    broken = Program("broken", "p", "executable", ("p/a.c", "p/gone.c"))
+    corpus = write_corpus(tmp_path / "corpus", {"p/a.c": boxes("a")}, [broken], need(CLANG))
+    with pytest.raises(InvalidError, match="can be linked, so there is nothing to train on"):
+        InlineForSize(CLANG, str(plugins), lto="full").cases(corpus.folder)

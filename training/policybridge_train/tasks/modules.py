@@ -1,6 +1,7 @@
 """Tasks whose cases are modules of a corpus."""
 
 import os
+import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -149,8 +150,13 @@ class OfPlugin(OfCorpus):
         folder, tool = mkdtemp(prefix="policybridge-lto-"), self.tool
         weakref.finalize(self, rmtree, folder, ignore_errors=True)
         preparing = Preparing(Path(folder), tool.compiler, mode, tool.limits, tool.running)
-        programs = link_time_of(corpus, preparing, os.cpu_count() or 1).programs
-        yield from {unit.name: unit for program in reversed(programs) for unit in reversed(program.parts)}.values()
+        found = link_time_of(corpus, preparing, os.cpu_count() or 1)
+        for name, why in found.failures.items():
+            sys.stderr.write(f"policybridge train: {name!r} is left out: {why.partition(chr(10))[0]!r}\n")
+        if not found.programs:
+            raise InvalidError(f"no program of {corpus.folder} can be linked, so there is nothing to train on")
+        units = [unit for program in found.programs for unit in program.parts]
+        yield from {unit.name: unit for unit in reversed(units)}.values()
 
 
 def distinct(task: Task, cases: Sequence[Case]) -> Sequence[Case]:
