@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import PreconditionError
+from policybridge_train.corpus.debian.command import default_list
+from policybridge_train.corpus.parts import Part, part_of
 from tests.conftest import RunningServer
-from tests.measures import packages_policy
+from tests.measures import packages_policy, programs_policy
 from tests.measures.compile_instructions import instructions, ways
 from tests.measures.packages import Bench, Package, Recipe, read_recipes
 from tests.native.conftest import Target
@@ -116,3 +118,23 @@ def test_each_package_names_its_language_and_what_is_linked() -> None:
     assert {recipe.language for recipe in recipes.values()} == {"c", "c++"}
     assert all(recipe.linked for recipe in recipes.values())
     assert all("$COUNT " in recipe.count for recipe in recipes.values() if recipe.count)
+
+
+def test_packages_whose_programs_are_measured_are_held_out_and_in_no_other_list() -> None:
+    others = {*read_recipes(), *(wanted.name for wanted in default_list())}
+    recipes = programs_policy.read_recipes()
+    assert {part_of(name) for name in recipes} == {Part.HELD_OUT}
+    assert not others & recipes.keys()
+
+
+def test_programs_of_a_package_are_checked_once_and_a_copy_counts_as_none(
+    native: Target, package: Package, server: RunningServer
+) -> None:
+    plugins = built_plugin(native, "inliner", "22").parent
+    bench = programs_policy.Bench(package.work, plugins, "never", server.socket, 1)
+    build = "$CC $CFLAGS -c program.c && $CC -o program program.o && mkdir -p installed && cp program installed"
+    found = bench.measure("tiny", programs_policy.Built("c", build))
+    assert [Path(program.name).name for program in found.programs] == ["program"]
+    assert bench.measure("tiny", programs_policy.Built("c", "false")) == found
+    with pytest.raises(PreconditionError, match="the plain build ended with status 1"):
+        replace(bench, policy="missing").measure("tiny", programs_policy.Built("c", "false"))
