@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--built", type=Path, default=ROOT / ".cache/programs", help="programs_policy: folder of builds"
     )
+    parser.add_argument("--cycles", type=Path, default=ROOT / ".cache/cycles", help="cycles: folder of builds")
     parser.add_argument("--targets", type=Path, default=ROOT / ".cache/targets", help="targets: folder of corpora")
     parser.add_argument("--wall", type=Path, default=ROOT / ".cache/wall", help="here: folder of sources")
     parser.add_argument("--rounds", type=int, default=5, help="speed and here: rounds (default: 5)")

@@ -13,6 +13,7 @@ from policybridge_docs.results.parts.built import (
     programs_policy,
     rust,
 )
+from policybridge_docs.results.parts.faster import cycles
 from policybridge_docs.results.parts.here import here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
@@ -42,4 +43,5 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "rust": rust,
     "here": here,
     "targets": targets,
+    "cycles": cycles,
 }

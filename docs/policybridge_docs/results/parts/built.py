@@ -114,7 +114,7 @@ def _by_policy(kind: str, measured: Mapping[str, Any]) -> Iterator[tuple[str, Fi
         yield f"{group}.packages", Figure(len(packages), "packages")
         for what in _BY_POLICY:
             ratios = {name: its["policy"][what] / its["plain"][what] for name, its in packages.items()}
-            yield f"{group}.{kind}.{what}", _mean(ratios)
+            yield f"{group}.{kind}.{what}", geometric_mean(ratios)
     for what in _BY_POLICY:
         worst = max(its["policy"][what] / its["plain"][what] for its in measured.values())
         yield f"worst.{kind}.{what}", Figure(100 * (worst - 1), "%", 2, signed=True)
@@ -159,7 +159,7 @@ def _counted(language: str, texts: Mapping[str, tuple[int, int]]) -> Iterator[tu
     for what in ("smaller", "equal", "larger"):
         yield f"{language}.{what}", Figure(counts[what], "programs")
     ratios = {name: after / before for name, (before, after) in texts.items()}
-    yield f"{language}.text", _mean(ratios)
+    yield f"{language}.text", geometric_mean(ratios)
     yield f"{language}.worst", Figure(100 * (max(ratios.values()) - 1), "%", 2, signed=True)
 
 
@@ -198,7 +198,7 @@ def _change(before: int, after: int) -> Figure:
     return Figure(100 * (after / before - 1), "%", 2, signed=True)
 
 
-def _mean(ratios: Mapping[str, float]) -> Figure:
+def geometric_mean(ratios: Mapping[str, float]) -> Figure:
     """Give the geometric mean, with the interval of a bootstrap over packages, and over programs named PACKAGE/PATH."""
     # The mean of logarithms; `change` tells each of its values less 1.
     logarithms = [math.log(ratio) for ratio in ratios.values()]
