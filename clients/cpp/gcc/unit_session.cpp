@@ -1,6 +1,5 @@
 #include "unit_session.h"
 
-#include "../launcher/files.h"
 #include "guard.h"
 #include "sha256.h"
 #include "telling.h"
@@ -152,11 +151,9 @@ void UnitSession::finish() noexcept {
     if (session_.is_open())
       session_.finish(outcome());
     // Not by warnings of GCC's, which -Werror would make errors.
-    const bool tells = !is_trial(source_);
-    if (tells && statistics_.defaults && !told_error_)
+    if (statistics_.defaults && !told_error_)
       tell_defaults(statistics_);
-    if (tells)
-      tell_limited(statistics_, settings_.growth_limit, "the functions' instructions");
+    tell_limited(statistics_, settings_.growth_limit, "the functions' instructions");
     CompilationReport report;
     report.statistics = statistics_;
     report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();

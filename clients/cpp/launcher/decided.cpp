@@ -77,7 +77,7 @@ Result<CompilationReport> Decided::run() {
   if (sequence)
     return run_by_sequence(*store, *sequence);
   if (const std::string why = site ? "" : store->mismatch(module_by("site")); !why.empty())
-    say(file_name(config_.decisions) + " " + why);
+    remark(config_.command, file_name(config_.decisions) + " " + why);
   if (site && DecisionStore::is_path_of(*site, module_by("site")))
     return run_plain_saying(file_name(config_.decisions) + " has those of " + site->module.path +
                             lacking(" by site, and there is no plugin that this compiler loads (--plugins)"));
@@ -96,7 +96,7 @@ const DecisionStore::Section *Decided::find(const DecisionStore &store, const ch
 Result<CompilationReport> Decided::run_plain_saying(const std::string &why) {
   Result<CompilationReport> report = run_plain(compiler_, signals_);
   if (report.ok())
-    say("all decisions are the compiler's own: " + why);
+    remark(config_.command, "all decisions are the compiler's own: " + why);
   return report;
 }
 
@@ -173,8 +173,8 @@ Result<CompilationReport> Decided::run_by_sequence(const DecisionStore &store, c
   const std::size_t count = stored.decisions.size();
   report->store = StoreReport{config_.decisions, module.path, false, count, stored.applied};
   if (stored.applied != count && (stored.applied || DecisionStore::is_path_of(section, module)))
-    say(file_name(config_.decisions) + ": " + std::to_string(stored.applied) + " of " + std::to_string(count) +
-        " decisions applied to " + module.path);
+    remark(config_.command, file_name(config_.decisions) + ": " + std::to_string(stored.applied) + " of " +
+                                std::to_string(count) + " decisions applied to " + module.path);
   return report;
 }
 

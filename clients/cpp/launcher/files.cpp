@@ -20,6 +20,9 @@ namespace {
 constexpr std::size_t piece = 1 << 16;
 constexpr int open_folders = 16;
 
+/// How the names of files and folders of trials begin.
+constexpr const char *trials[] = {"conftest", "conftstm", "cmTC_", "meson-private", "conf_check_", "ztest", "gcctest"};
+
 bool is_program(const std::string &path) { return is_file(path) && access(path.c_str(), X_OK) == 0; }
 
 int remove_one(const char *path, const struct stat *, int, struct FTW *) {
@@ -52,7 +55,14 @@ std::string file_name(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
-bool is_trial(std::string_view source) { return file_name(source).rfind("conftest.", 0) == 0; }
+bool is_trial(const std::vector<std::string> &command) {
+  return std::any_of(command.begin(), command.end(), [](const std::string &word) {
+    return word == "/dev/null" ||
+           (!starts_with(word, "-") && std::any_of(std::begin(trials), std::end(trials), [&](const std::string &name) {
+             return ("/" + word).find("/" + name) != std::string::npos;
+           }));
+  });
+}
 
 std::string folder_of(std::string_view path) {
   const std::size_t slash = path.rfind('/');

@@ -15,9 +15,9 @@ Status system_error(int number, const std::string &path);
 /// The last part of a path.
 std::string file_name(std::string_view path);
 
-/// Whether a source is that of a configure script, which tries the compiler: many of them take any line on standard error
-/// for a refusal.
-bool is_trial(std::string_view source);
+/// Whether a command only tries the compiler: it names a file of autoconf's, CMake's, Meson's, waf's, zlib's or Perl's trials,
+/// or /dev/null. Many configure scripts take a line on standard error for a refusal.
+bool is_trial(const std::vector<std::string> &command);
 
 /// Everything before the last part, `.` where there is nothing.
 std::string folder_of(std::string_view path);

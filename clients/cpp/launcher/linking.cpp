@@ -150,11 +150,11 @@ Status become_linking(const Config &config, const Compiler &compiler, Signals &s
     const Strings options = cache_options(config, compiler, plugin, settings);
     words.insert(words.end(), options.begin(), options.end());
     if (has_cache(compiler) && !is_reproducible(config))
-      say("ThinLTO's cache is not used: it could keep another policy's objects; name the version by its digest, with "
-          "--fallback error");
+      remark(config.command, "ThinLTO's cache is not used: it could keep another policy's objects; name the version by "
+                             "its digest, with --fallback error");
   } else {
     words.insert(words.end(), compiler.arguments.begin(), compiler.arguments.end());
-    say("all decisions at link time are the compiler's own: " + why);
+    remark(config.command, "all decisions at link time are the compiler's own: " + why);
   }
   signals.restore();
   return become(words);

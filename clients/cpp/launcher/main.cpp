@@ -34,17 +34,14 @@ int print_system_error(const Status &error) {
   return print_error(error.message(), error.code() == StatusCode::NotFound ? not_found_status : not_started_status);
 }
 
-/// Say what happened; of a configure script's source only why there is no object.
-int print_failures(const CompilationReport &report, const Config &config, bool is_trial) {
+int print_failures(const CompilationReport &report, const Config &config) {
   const int status = *report.status;
-  if (is_trial && report.error.ok())
-    return status;
   if (report.statistics.limited)
-    print_error(std::to_string(report.statistics.limited) + " decisions are the compiler's own: the policy has added " +
-                    general(config.growth_limit) + " times the module's size (--growth-limit)",
-                status);
+    remark(config.command, std::to_string(report.statistics.limited) +
+                               " decisions are the compiler's own: the policy has added " +
+                               general(config.growth_limit) + " times the module's size (--growth-limit)");
   for (const std::string &kind : report.statistics.not_asked)
-    print_error("the policy decides " + kind + ", too, for which LLVM asks through a plugin alone", status);
+    remark(config.command, "the policy decides " + kind + ", too, for which LLVM asks through a plugin alone");
   if (!report.error.ok())
     return print_error((config.decisions.empty() ? "no advice, and the compiler was ended: "
                                                  : "no decisions, and nothing compiled: ") +
@@ -54,7 +51,8 @@ int print_failures(const CompilationReport &report, const Config &config, bool i
     return status;
   const std::uint64_t count = report.fallback->decisions;
   const std::string decisions = count ? std::to_string(count) + " decisions" : "all decisions";
-  return print_error(decisions + " are the compiler's own: " + report.fallback->reason.message(), status);
+  remark(config.command, decisions + " are the compiler's own: " + report.fallback->reason.message());
+  return status;
 }
 
 /// Write the statistics file, if there is one; `%p` in its name becomes this process's id.
@@ -75,13 +73,13 @@ void take_found_store(Config &config, const Compiler &compiler) {
     found.refused = "under " + cache + " name it in " + extra_files_of(cache) +
                     ", because it does not see otherwise when the store changes";
   if (!found.refused.empty())
-    print_error(found.path + " is not applied: " + found.refused, 0);
+    remark(config.command, found.path + " is not applied: " + found.refused);
   config.is_plain = !found.is_taken();
   if (config.is_plain)
     return;
   config.decisions = found.path;
   if (holds(compiler.arguments, "-v"))
-    print_error("decisions of " + found.path, 0);
+    remark(config.command, "decisions of " + found.path);
 }
 
 int run(Config config) {
@@ -120,8 +118,8 @@ int run(Config config) {
     return print_system_error(report.status());
   // The compilation is done, and its status stands.
   if (const Status status = write_statistics(*report, config); !status.ok())
-    print_error("no statistics: " + status.message(), *report->status);
-  return print_failures(*report, config, is_trial(source_of(compiler->arguments)));
+    remark(config.command, "no statistics: " + status.message());
+  return print_failures(*report, config);
 }
 
 int print(const Exit &exit) {

@@ -214,4 +214,9 @@ Result<std::string> output_of(const Strings &command, Signals &signals, int time
 
 void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
 
+void remark(const Strings &command, const std::string &message) {
+  if (!is_trial(command))
+    say(message);
+}
+
 } // namespace policybridge

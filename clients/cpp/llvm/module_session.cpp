@@ -1,6 +1,5 @@
 #include "module_session.h"
 
-#include "../launcher/files.h"
 #include "function_features.h"
 #include "module_names.h"
 #include "module_stage.h"
@@ -118,8 +117,6 @@ ModuleSession::~ModuleSession() {
   report.instructions_after = instructions_of(module_);
   report.seconds = seconds_since(begun_);
   advisor_->finish(statistics_writer());
-  if (is_trial(name_of(module_)))
-    return;
   if (!statistics.failure.ok() && !report.fatal && !is_idle_by_order())
     tell_defaults(statistics);
   tell_limited(statistics, configuration_->settings.growth_limit, "the module's size");

@@ -19,6 +19,7 @@
 #include "module_names.h"
 #include "pass_choices.h"
 #include "sha256.h"
+#include "telling.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -38,7 +39,7 @@ std::unique_ptr<PassLog> PassLog::open(const std::string &path, StringRef first_
   std::error_code error;
   auto out = std::make_unique<raw_fd_ostream>(path, error);
   if (error) {
-    errs() << "policybridge: no log of passes: " << path << ": " << error.message() << "\n";
+    remark("no log of passes: " + path + ": " + error.message());
     return nullptr;
   }
   out->SetUnbuffered();

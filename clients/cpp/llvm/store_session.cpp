@@ -1,5 +1,6 @@
 #include "store_session.h"
 
+#include "../launcher/files.h"
 #include "cache_key.h"
 #include "module_names.h"
 #include "module_stage.h"
@@ -13,8 +14,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/Path.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 
@@ -68,11 +67,11 @@ Status StoreSession::find_own_store() {
   if (const std::string cache = compiler_cache(); found.is_taken() && !cache.empty())
     found.refused = check_in_key(cache, found.path, "the store changes").message();
   if (!found.refused.empty())
-    errs() << "policybridge: " << found.path << " is not applied: " << found.refused << "\n";
+    remark(found.path + " is not applied: " + found.refused);
   if (!found.is_taken())
     return Status();
   if (is_contained(own_command(), "-v"))
-    errs() << "policybridge: decisions of " << found.path << "\n";
+    remark("decisions of " + found.path);
   report_.store = found.path;
   auto opened = DecisionStore::open(found.path);
   if (!opened.ok())
@@ -88,13 +87,13 @@ Status StoreSession::read_store() {
   if (!section) {
     const std::string why = phases.holds(phase_) ? store.mismatch(compiled_) : "";
     if (!why.empty())
-      errs() << "policybridge: " << sys::path::filename(report_.store) << " " << why << "\n";
+      remark(file_name(report_.store) + " " + why);
     return Status();
   }
   if (!phases.holds(phase_)) {
     if (!phases.is_given && DecisionStore::is_path_of(*section, compiled_))
-      errs() << "policybridge: " << sys::path::filename(report_.store) << " is not applied to " << report_.module
-             << " in the phase '" << phase_ << "', in which LLVM decides unless POLICYBRIDGE_PHASES holds it\n";
+      remark(file_name(report_.store) + " is not applied to " + report_.module + " in the phase '" + phase_ +
+             "', in which LLVM decides unless POLICYBRIDGE_PHASES holds it");
     return Status();
   }
   auto decisions = store.read(*section);
@@ -123,7 +122,7 @@ void StoreSession::fail(const Status &why) {
     write_statistics();
     module_.getContext().emitError("policybridge: no decisions: " + why.message());
   } else {
-    errs() << "policybridge: all decisions are the compiler's own: " << why.message() << "\n";
+    remark("all decisions are the compiler's own: " + why.message());
   }
 }
 
@@ -147,13 +146,13 @@ StoreSession::~StoreSession() {
 void StoreSession::tell() const {
   if (report_.applied == report_.decisions || (!report_.applied && !is_own_section_))
     return;
-  errs() << "policybridge: " << sys::path::filename(report_.store) << ": " << report_.applied << " of "
-         << report_.decisions << " decisions applied to " << report_.module;
+  std::string line = file_name(report_.store) + ": " + std::to_string(report_.applied) + " of " +
+                     std::to_string(report_.decisions) + " decisions applied to " + report_.module;
   if (!tuned_with_.empty())
-    errs() << "; they were tuned with LLVM " << tuned_with_;
+    line += "; they were tuned with LLVM " + tuned_with_;
   if (passes_ && passes_->lacks_switches())
-    errs() << "; ThinLTO sets switches by one job alone: -flto-jobs=1";
-  errs() << "\n";
+    line += "; ThinLTO sets switches by one job alone: -flto-jobs=1";
+  remark(line);
 }
 
 void StoreSession::write_log() {
@@ -161,7 +160,7 @@ void StoreSession::write_log() {
                                  percent_encoded(compiled_.path) + "\t" + std::to_string(report_.applied) + "\t" +
                                  std::to_string(report_.decisions);
   if (Status status = log_->write(file_of(configuration_->settings.sites, name_of(module_)), first_line); !status.ok())
-    errs() << "policybridge: no log of sites: " << status.message() << "\n";
+    remark("no log of sites: " + status.message());
 }
 
 void StoreSession::write_statistics() {

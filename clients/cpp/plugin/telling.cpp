@@ -3,9 +3,15 @@
 #include "../launcher/files.h"
 #include "process_names.h"
 
+#include <array>
 #include <cstdio>
 
 namespace policybridge::plugin {
+
+void remark(const std::string &message) {
+  if (!is_trial(own_command()))
+    (void)std::fprintf(stderr, "policybridge: %s\n", message.c_str());
+}
 
 void write_statistics(const std::string &pattern, const std::string &name, std::string_view task, bool fatal,
                       CompilationReport report) {
@@ -18,21 +24,21 @@ void write_statistics(const std::string &pattern, const std::string &name, std::
     report.fallback = FallbackReport{failure, report.statistics.all_defaults(), false};
   const Status written = write_file(file_of(pattern, name), report.to_json(task, own_command()));
   if (!written.ok())
-    (void)std::fprintf(stderr, "policybridge: no statistics: %s\n", written.message().c_str());
+    remark("no statistics: " + written.message());
 }
 
 void tell_defaults(const Statistics &statistics, const char *own) {
   const std::string count = statistics.all_decisions() ? std::to_string(statistics.all_defaults()) : "all";
-  (void)std::fprintf(stderr, "policybridge: %s decisions are %s: %s\n", count.c_str(), own,
-                     statistics.failure.message().c_str());
+  remark(count + " decisions are " + own + ": " + statistics.failure.message());
 }
 
 void tell_limited(const Statistics &statistics, double factor, const char *of) {
-  if (statistics.limited)
-    (void)std::fprintf(stderr,
-                       "policybridge: %llu decisions are the compiler's own: the policy has added %g times %s (growth "
-                       "limit)\n",
-                       static_cast<unsigned long long>(statistics.limited), factor, of);
+  if (!statistics.limited)
+    return;
+  std::array<char, 32> text{};
+  (void)std::snprintf(text.data(), text.size(), "%g", factor);
+  remark(std::to_string(statistics.limited) + " decisions are the compiler's own: the policy has added " + text.data() +
+         " times " + of + " (growth limit)");
 }
 
 } // namespace policybridge::plugin

@@ -8,6 +8,9 @@
 
 namespace policybridge::plugin {
 
+/// Write one line on standard error unless this process only tries the compiler (`is_trial`): for what is no failure.
+void remark(const std::string &message);
+
 /// Write the statistics file of one module or translation unit; do nothing where `pattern` (see `file_of`) is empty. Its
 /// `status` is null, because the compiler goes on after this. If the file cannot be written, standard error says why.
 ///

@@ -45,6 +45,8 @@ _WITH_WORD: Final = frozenset([
 ])  # fmt: skip
 """Options whose value is the next word."""
 
+# How the names of files and folders of trials begin.
+_TRIALS: Final = ("conftest", "conftstm", "cmTC_", "meson-private", "conf_check_", "ztest", "gcctest")
 _ONE_OBJECT: Final = ("-S", "-c")
 _NO_OBJECT: Final = frozenset(["-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "--help", "-v", "--analyze"])
 
@@ -220,12 +222,14 @@ def source_of(arguments: Sequence[str]) -> str:
     return sources[0] if len(sources) == 1 else ""
 
 
-def is_trial(source: str) -> bool:
-    """Tell whether a source is that of a configure script, which tries the compiler.
+def is_trial(command: Sequence[str]) -> bool:
+    """Tell whether a command only tries the compiler.
 
-    Many of these scripts take any line on standard error for a refusal.
+    It names a file of autoconf's, CMake's, Meson's, waf's, zlib's or Perl's trials, or ``/dev/null``. Many configure
+    scripts take a line on standard error for a refusal.
     """
-    return PurePath(source).name.startswith("conftest.")
+    words = [f"/{word}" for word in command if not word.startswith("-")]
+    return "/dev/null" in command or any(f"/{name}" in word for word in words for name in _TRIALS)
 
 
 def compiles(arguments: Sequence[str]) -> bool:

@@ -156,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
                 store = DecisionsConfig(arguments.decisions, arguments.fallback, arguments.growth_limit)
                 report = run_with_decisions(compiler, store, interrupts=interrupts)
             if arguments.stats:
-                _write(report, arguments)
+                _write(report, arguments, compiler)
     except Interrupted as signal:
         return 128 + signal.number
     except PolicyBridgeError as error:
@@ -166,7 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _say(lacking(missing), _NOT_FOUND)
     except OSError as error:
         return _say(str(error), _NOT_STARTED)
-    return _told(report, arguments, source_of(compiler))
+    return _told(report, arguments, compiler)
 
 
 def _is_unknown(compiler: Sequence[str]) -> bool:
@@ -191,10 +191,10 @@ def _found(command: Sequence[str], arguments: argparse.Namespace) -> Path | None
     if not refused and (cache := compiler_cache()):
         refused = f"{cache} precedes this command, and does not see when the store changes"
     if refused:
-        _say(f"{found.path} is not applied: {refused}", 0)
+        _remark(f"{found.path} is not applied: {refused}", command)
         return None
     if "-v" in words:
-        _say(f"decisions of {found.path}", 0)
+        _remark(f"decisions of {found.path}", command)
     return found.path
 
 
@@ -253,7 +253,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _write(report: Report, arguments: argparse.Namespace) -> None:
+def _write(report: Report, arguments: argparse.Namespace, command: Sequence[str]) -> None:
     content = dict(report.to_json())
     if arguments.policy is None:
         content["store"] = asdict(report.store) if report.store else None
@@ -261,29 +261,34 @@ def _write(report: Report, arguments: argparse.Namespace) -> None:
         write_report(content, arguments.stats)
     except OSError as error:
         # The compilation is over; its status stands.
-        _say(f"no statistics: {error}", report.status)
+        _remark(f"no statistics: {error}", command)
 
 
-def _told(report: Report, arguments: argparse.Namespace, source: str) -> int:
-    """Say what happened; of a configure script's source only why there is no object."""
-    if is_trial(source) and report.error is None:
-        return report.status
+def _told(report: Report, arguments: argparse.Namespace, command: Sequence[str]) -> int:
     fallback = report.fallback
     if limited := report.statistics.limited:
-        _say(
+        _remark(
             f"{limited} decisions are the compiler's own: the policy has added {arguments.growth_limit:g} times the "
             "module's size (--growth-limit)",
-            report.status,
+            command,
         )
     for kind in report.statistics.not_asked:
-        _say(f"the policy decides {kind}, too, for which LLVM asks through a plugin alone", report.status)
+        _remark(f"the policy decides {kind}, too, for which LLVM asks through a plugin alone", command)
     if report.error is not None:
         ended = "no advice, and the compiler was ended" if arguments.policy else "no decisions, and nothing compiled"
         _say(f"{ended}: {report.error}", report.status)
     elif fallback is not None:
         where = f"{fallback.decisions} decisions" if fallback.decisions else "all decisions"
-        _say(f"{where} are the compiler's own: {fallback.reason}", report.status)
-    return _say(report.note, report.status) if report.note else report.status
+        _remark(f"{where} are the compiler's own: {fallback.reason}", command)
+    if report.note:
+        _remark(report.note, command)
+    return report.status
+
+
+def _remark(message: str, command: Sequence[str]) -> None:
+    """Say what is no failure, unless the command is a trial."""
+    if not is_trial(command):
+        _say(message, 0)
 
 
 def _say(message: str, status: int) -> int:
