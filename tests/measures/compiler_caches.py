@@ -1,11 +1,12 @@
 """The compiler caches that may stand before a compiler, each with a cache of its own."""
 
 import json
+import random
 import re
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,9 @@ _STATISTICS: Final = {
     "sccache": ("--show-stats", "--stats-format", "json"),
     "buildcache": ("--show-stats",),
 }
+
+_PORTS: Final = range(20_000, 32_000)
+"""Below those that Linux gives by itself to other servers and clients."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,7 @@ class Cache:
 @contextmanager
 def opened_cache(program: str, folder: Path, environment: Mapping[str, str]) -> Iterator[Cache]:
     """Give the empty cache of a program, which is ccache, sccache or buildcache by its name; end its server."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(_free_port())
     folders = {name: str(folder) for name in ("CCACHE_DIR", "SCCACHE_DIR", "BUILDCACHE_DIR")}
     cache = Cache(Path(program).name, program, {**environment, **folders, "SCCACHE_SERVER_PORT": port})
     try:
@@ -74,3 +76,12 @@ def opened_cache(program: str, folder: Path, environment: Mapping[str, str]) -> 
     finally:
         if cache.name == "sccache":
             cache.run("--stop-server")
+
+
+def _free_port() -> int:
+    """Give a port that no other process gets from the system before sccache's server has it."""
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise OSError("all ports for sccache are taken")

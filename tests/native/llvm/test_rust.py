@@ -102,7 +102,11 @@ class Crate:
         lto = ["-Clinker-plugin-lto", f"-Clto={self.lto}"] if deferring else []
         linking = [f"-Clinker={need(f'clang-{MAJOR}')}", f"-Clink-arg=--ld-path={need(f'ld.lld-{MAJOR}')}"]
         options = ["--edition=2021", "-Copt-level=z", "-Ccodegen-units=1", *lto, *linking, *words, "-o", name]
-        plain = {word: value for word, value in os.environ.items() if not word.startswith(("POLICYBRIDGE_", "MAKE"))}
+        plain = {
+            word: value
+            for word, value in os.environ.items()
+            if not word.startswith(("POLICYBRIDGE_", "MAKE", "MFLAGS", "CARGO_MAKE"))
+        }
         given = {f"POLICYBRIDGE_{word.upper()}": value for word, value in settings.items()}
         done = subprocess.run(
             ["rustc", "words.rs", *options],
