@@ -13,7 +13,7 @@ from policybridge_server.repository.remote import ALIASES, RemoteRepository
 from tests.conftest import command
 from tests.server.following.buckets import BUCKETS, Bucket
 from tests.server.following.replicas import serving
-from tests.server.publishing.policies import TOML, Client, identity, wait_for, write_adder
+from tests.server.publishing.policies import TOML, Client, identity, wait_for, without_progress, write_adder
 
 
 @pytest.fixture(scope="module", params=BUCKETS)
@@ -41,6 +41,8 @@ def test_what_is_published_into_a_bucket_is_served_by_all_its_servers(
     version = publisher.repository.publish("adder", first, config=TOML, aliases=["stable"])
     wait_for(lambda: "adder" in [each.name for each in reader.repository.policies()])
     wait_for(lambda: reader.ask() == (version, 100))
+    # The alias comes behind its version.
+    wait_for(lambda: "stable" in reader.repository.show("adder").aliases)
     assert reader.ask("adder@stable")[1] == 100
     session = reader.open()
     newer = publisher.repository.publish("adder", second)
@@ -51,7 +53,7 @@ def test_what_is_published_into_a_bucket_is_served_by_all_its_servers(
     wait_for(lambda: reader.ask("adder@stable")[1] == 200)
     publisher.repository.set_alias("adder", "old", 1)
     rollout = publisher.repository.roll_out(PolicyReference("adder", 1), 0.5, alias="stable")
-    wait_for(lambda: reader.repository.show("adder").rollout == rollout)
+    wait_for(lambda: without_progress(reader.repository.show("adder").rollout) == without_progress(rollout))
     publisher.repository.end_rollout("adder", promote=False)
     publisher.repository.set_alias("adder", "old", 2)
     publisher.repository.retire("adder", 1)
