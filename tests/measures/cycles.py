@@ -100,7 +100,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What was measured of a package, and the settings."""
+    """The measurements of a package, and their settings."""
 
     budget: int
     pairs: int

@@ -23,35 +23,13 @@ import msgspec
 
 from policybridge_bench.processes import module
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
+from policybridge_train.checking.command import Checked, Program
 from tests.conftest import running_server
 from tests.measures.packages import Package, Recipe
 
 RECIPES: Final = Path(__file__).with_name("programs.toml")
 _FLAGS: Final = "-Oz"
 _LARGER: Final = 1
-
-
-class Sizes(msgspec.Struct, frozen=True):
-    """Bytes of a stripped program, as ``policybridge check --json`` tells them."""
-
-    text: int
-    code: int
-    data: int
-    file: int
-
-
-class Program(msgspec.Struct, frozen=True):
-    """A program or shared library, by its path in the build, plain and with the policy."""
-
-    name: str
-    before: Sizes
-    after: Sizes
-
-
-class Checked(msgspec.Struct, frozen=True):
-    """What ``policybridge check --json`` tells of a package."""
-
-    programs: list[Program]
 
 
 class Measured(msgspec.Struct, frozen=True):

@@ -104,7 +104,7 @@ class AutotuneWork:
         return words + (f" spare {','.join(sorted(given.spare))}" if given.spare else "")
 
     def tools(self, sharing: Sharing | None, held: ExitStack) -> Tools:
-        """Make what the searches of all modules share."""
+        """Make the tools that the searches of all modules share."""
         given = self.arguments
         progress = held.enter_context(Progress(self.folder / "progress.db"))
         ranking = Ranking()
@@ -146,7 +146,7 @@ def tool_of(arguments: argparse.Namespace, compiler: Compiler) -> CompileTool:
 
     Raises:
         NotFoundError: there is no such compiler, or no plugin in the folder that is asked for.
-        PreconditionError: what is asked for needs the plugin.
+        PreconditionError: an option needs the plugin.
 
     """
     found = CompileTool(compiler, limits_of(arguments), plugins=arguments.plugins)

@@ -61,7 +61,7 @@ private:
 /// Write one line to standard error, behind the launcher's name.
 void say(const std::string &message);
 
-/// Write the line unless the command is a trial (`is_trial`): for what is no failure.
+/// Write a line that tells no failure, unless the command is a trial (`is_trial`).
 void remark(const Strings &command, const std::string &message);
 
 /// Become the program. This returns only where the program cannot be started.

@@ -8,7 +8,7 @@
 
 namespace policybridge::plugin {
 
-/// Write one line on standard error unless this process only tries the compiler (`is_trial`): for what is no failure.
+/// Write a line that tells no failure to standard error, unless this process only tries the compiler (`is_trial`).
 void remark(const std::string &message);
 
 /// Write the statistics file of one module or translation unit; do nothing where `pattern` (see `file_of`) is empty. Its

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from policybridge_bench.results import machine
 from policybridge_core.errors import PolicyBridgeError, PolicyFailedError
@@ -17,45 +18,32 @@ from policybridge_docs.results.parts import PARTS
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests/attacks/README.md")
 
+_PLACES: Final = {
+    "corpus": ("corpus", "all but demo and speed: the corpus (make corpus)"),
+    "plugins": ("native/lib", "all but demo and speed: the plugin's folder"),
+    "stores": ("passes", "passes: folder of stores"),
+    "packages": ("measured", "packages: folder of builds"),
+    "sqlite": ("sqlite", "sqlite: folder of a store"),
+    "echoes": ("echoes", "echoes: folder of counts"),
+    "linked": ("linked", "link_time, link_tuned and rust: folder of builds"),
+    "built": ("programs", "programs_policy: folder of builds"),
+    "cycles": ("cycles", "cycles: folder of builds"),
+    "targets": ("targets", "targets: folder of corpora"),
+    "wall": ("wall", "here: folder of sources"),
+    "cache": ("bench", "speed: folder for other servers"),
+    "tally": ("kills.json", "kills: totals of the runs so far"),
+    "compared": ("differential.json", "differential: totals of the runs so far"),
+}
+"""Options that name a file or folder: its place in .cache, and the parts that read it."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the parts; without one, only rewrite the pages."""
     parser = argparse.ArgumentParser(prog="python -m policybridge_docs.results", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all: each of them")
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        default=ROOT / ".cache/corpus",
-        help="all but demo and speed: the corpus (make corpus)",
-    )
-    parser.add_argument(
-        "--plugins",
-        type=Path,
-        default=ROOT / ".cache/native/lib",
-        help="all but demo and speed: the plugin's folder",
-    )
-    parser.add_argument("--stores", type=Path, default=ROOT / ".cache/passes", help="passes: folder of stores")
-    parser.add_argument("--packages", type=Path, default=ROOT / ".cache/measured", help="packages: folder of builds")
-    parser.add_argument("--sqlite", type=Path, default=ROOT / ".cache/sqlite", help="sqlite: folder of a store")
-    parser.add_argument("--echoes", type=Path, default=ROOT / ".cache/echoes", help="echoes: folder of counts")
-    parser.add_argument("--linked", type=Path, default=ROOT / ".cache/linked", help="link_time: folder of builds")
-    parser.add_argument(
-        "--built", type=Path, default=ROOT / ".cache/programs", help="programs_policy: folder of builds"
-    )
-    parser.add_argument("--cycles", type=Path, default=ROOT / ".cache/cycles", help="cycles: folder of builds")
-    parser.add_argument("--targets", type=Path, default=ROOT / ".cache/targets", help="targets: folder of corpora")
-    parser.add_argument("--wall", type=Path, default=ROOT / ".cache/wall", help="here: folder of sources")
+    for name, (place, meaning) in _PLACES.items():
+        parser.add_argument(f"--{name}", type=Path, default=ROOT / ".cache" / place, help=meaning)
     parser.add_argument("--rounds", type=int, default=5, help="speed and here: rounds (default: 5)")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache/bench", help="speed: folder for other servers")
-    parser.add_argument(
-        "--tally", type=Path, default=ROOT / ".cache/kills.json", help="kills: totals of the runs so far"
-    )
-    parser.add_argument(
-        "--compared",
-        type=Path,
-        default=ROOT / ".cache/differential.json",
-        help="differential: totals of the runs so far",
-    )
     parser.add_argument("--programs", type=int, default=10_000, help="differential: programs in all (default: 10000)")
     options = parser.parse_args(arguments)
     names = list(PARTS) if "all" in options.parts else options.parts

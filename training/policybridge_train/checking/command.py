@@ -35,7 +35,7 @@ store. Then compares the stripped programs and libraries that the builds linked.
 """
 
 
-class _Program(msgspec.Struct, frozen=True):
+class Program(msgspec.Struct, frozen=True):
     """One program or library in both builds."""
 
     name: str
@@ -43,10 +43,10 @@ class _Program(msgspec.Struct, frozen=True):
     after: Sizes
 
 
-class _Checked(msgspec.Struct, frozen=True):
+class Checked(msgspec.Struct, frozen=True):
     """The result: all programs, and a sentence for each part that grew beyond the tolerance."""
 
-    programs: Sequence[_Program]
+    programs: Sequence[Program]
     larger: Sequence[str]
 
 
@@ -132,7 +132,7 @@ def _told(before: Mapping[str, Sizes], after: Mapping[str, Sizes], arguments: ar
         if (change := _change(before[name], after[name], part)) > arguments.tolerance
     ]
     if arguments.json:
-        checked = _Checked([_Program(name, before[name], after[name]) for name in before], larger)
+        checked = Checked([Program(name, before[name], after[name]) for name in before], larger)
         print(msgspec.json.format(msgspec.json.encode(checked)).decode())
     else:
         rows = [row for name in before for row in _rows(name, before[name], after[name])]

@@ -286,7 +286,7 @@ def _told(report: Report, arguments: argparse.Namespace, command: Sequence[str])
 
 
 def _remark(message: str, command: Sequence[str]) -> None:
-    """Say what is no failure, unless the command is a trial."""
+    """Write a line that tells no failure, unless the command is a trial."""
     if not is_trial(command):
         _say(message, 0)
 

@@ -130,24 +130,19 @@ def programs_policy(options: Namespace) -> Made:
     with TemporaryDirectory() as name:
         built = Path(name) / "built.json"
         run_module("tests.measures.programs_policy", *places, "--json", built)
-        programs = dict(_programs(json.loads(built.read_bytes())))
-    for language, changes in _by_language(programs).items():
-        figures |= dict(_counted(language, changes))
+        measured = json.loads(built.read_bytes())
+    for language, texts in _by_language(measured).items():
+        figures |= dict(_counted(language, texts))
     return Made("python -m tests.measures.programs_policy --work DIR", figures, clang(), decided="size")
 
 
-def _programs(measured: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, int, int]]]:
-    """Give the language of each program's package, and the bytes of its text, plain and with the policy."""
+def _by_language(measured: Mapping[str, Any]) -> Mapping[str, Mapping[str, tuple[int, int]]]:
+    """Give the bytes of text of each program, plain and with the policy, by the language of its package."""
+    apart: dict[str, dict[str, tuple[int, int]]] = {}
     for package, its in measured.items():
+        texts = apart.setdefault(its["language"].replace("+", "p"), {})
         for program in its["programs"]:
-            texts = program["before"]["text"], program["after"]["text"]
-            yield f"{package}/{program['name']}", (its["language"].replace("+", "p"), *texts)
-
-
-def _by_language(programs: Mapping[str, tuple[str, int, int]]) -> Mapping[str, Mapping[str, tuple[int, int]]]:
-    apart: dict[str, dict[str, tuple[int, int]]] = {"all": {}, "c": {}, "cpp": {}}
-    for name, (language, before, after) in programs.items():
-        apart["all"][name] = apart[language][name] = (before, after)
+            texts[f"{package}/{program['name']}"] = program["before"]["text"], program["after"]["text"]
     return apart
 
 
