@@ -27,7 +27,6 @@ import msgspec
 
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decisions import MODULE, Decided
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.bitcode import FrontEnd
@@ -40,6 +39,7 @@ from policybridge_train.speed.relinking import Relinking
 from policybridge_train.speed.running import RunCommand, Runner
 from policybridge_train.speed.search import Asked, SpeedSearch
 from policybridge_train.tuning.building import built, converted
+from policybridge_train.tuning.flips import MODULE, Decided
 from tests.measures.cycles_inputs import make
 
 TABLE: Final = Path(__file__).with_suffix(".toml")

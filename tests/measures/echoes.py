@@ -19,9 +19,8 @@ from typing import Final
 
 from policybridge_client.decisions import ALL_FUNCTIONS, PassChoice
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.compilation import ByDecisions, Plain
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decider import Plain
-from policybridge_train.compiling.decisions import ByDecisions
 from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult

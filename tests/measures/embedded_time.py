@@ -23,8 +23,8 @@ import numpy as np
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.command_line import count
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.description import Corpus
 

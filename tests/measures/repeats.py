@@ -25,8 +25,8 @@ from policybridge_client.decisions.passes import (
     checked_action,
 )
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.compilation import ByDecisions
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decisions import ByDecisions
 from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.description import Corpus

@@ -14,8 +14,8 @@ from policybridge_client.decisions import read_store
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.plugins import find_plugin, loads_early
 from policybridge_core.errors import InvalidError
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.description import Corpus
 

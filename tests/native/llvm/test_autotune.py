@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import Heading, Section, read_store
+from policybridge_train.compiling.compilation import ByDecisions
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decisions import ByDecisions, Decided
 from policybridge_train.compiling.job import compile_module
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.trees import Trees, to_onnx
+from policybridge_train.tuning.flips import Decided
 from policybridge_train.tuning.search import TUNED
 from tests.conftest import command
 from tests.native.llvm.plugins import need
@@ -72,8 +73,8 @@ def test_a_step_with_the_plugin_enters_few_files_and_changes_file_seldom(
     tmp_path: Path, major: str, plugin: Path
 ) -> None:
     step = walks(tmp_path, need(f"clang-{major}"), str(plugin.parent))["autotune step"]
-    assert len(step.files) <= 19, step.files
-    assert step.changes <= 129, step.files
+    assert len(step.files) <= 18, step.files
+    assert step.changes <= 125, step.files
 
 
 def test_a_corpus_becomes_smaller_and_the_store_alone_makes_the_same_objects_again(

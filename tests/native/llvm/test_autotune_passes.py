@@ -7,9 +7,8 @@ import pytest
 
 from policybridge_client.cli import main
 from policybridge_client.decisions import ALL_FUNCTIONS, function_key, read_store
+from policybridge_train.compiling.compilation import ByDecisions, Plain
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decider import Plain
-from policybridge_train.compiling.decisions import ByDecisions
 from policybridge_train.compiling.job import compile_module
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.tuning.search import TUNED

@@ -16,11 +16,11 @@ import pytest
 
 from policybridge_client.cli import main
 from policybridge_client.decisions import read_store
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.module import Program
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.tuning.choices import is_codegen
+from policybridge_train.tuning.flips import Decided
 from policybridge_train.tuning.search import Search
 from tests.conftest import command
 from tests.native.conftest import Target

@@ -9,8 +9,8 @@ import pytest
 
 from policybridge_client.decisions import function_key
 from policybridge_client.decisions.passes import ALTERNATIVES
+from policybridge_train.compiling.compilation import Plain
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decider import Plain
 from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.learning.alternatives import Labels

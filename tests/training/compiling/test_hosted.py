@@ -10,8 +10,8 @@ import pytest
 
 from policybridge_client.llvm.config import HostConfig
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.policy import compile_hosted

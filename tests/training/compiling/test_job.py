@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import UnavailableError
+from policybridge_train.compiling.compilation import Plain
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decider import Plain
 from policybridge_train.compiling.job import FarmCompiler, Wanted, retried
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult

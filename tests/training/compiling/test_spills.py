@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.spills import remark_arguments, spill_costs
 from policybridge_train.processes.process import compile_by

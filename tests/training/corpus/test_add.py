@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import Compiler, newest_compiler
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.description import Corpus

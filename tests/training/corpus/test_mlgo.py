@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mlgo.corpus import combine_training_corpus_lib, extract_ir_lib, make_corpus_lib
 
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import newest_compiler
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.processes.process import compile_by

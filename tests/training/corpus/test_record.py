@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import newest_compiler
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.building import record as record_build
 from policybridge_train.corpus.description import Corpus

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
+from policybridge_train.compiling.compilation import Plain
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decider import Compilation, Plain
+from policybridge_train.compiling.decider import Compilation
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.policy import ByPolicy
 from policybridge_train.compiling.store import ByStore

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from policybridge_client.decisions import read_store
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.tuning.flips import Decided
 from policybridge_train.tuning.module import compile_with
 from tests.training.corpora import write_corpus
 from tests.training.ended import wait_until_gone

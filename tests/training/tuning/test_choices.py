@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import ALL_FUNCTIONS, PassChoice, function_key, read_store
-from policybridge_train.compiling.decisions import Decided, passes_of
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site, as_utf8
 from policybridge_train.tuning.choices import OUTLINER, PRIOR, Choice, Gains, is_codegen
-from policybridge_train.tuning.flips import CallGraph, Flip
+from policybridge_train.tuning.flips import CallGraph, Decided, Flip, passes_of
 from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.round import Round, Sharers
 from policybridge_train.tuning.search import Search

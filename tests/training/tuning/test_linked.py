@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.decisions import read_store
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.linker import Linked, Linker
 from policybridge_train.compiling.module import Program
 from policybridge_train.compiling.result import Site
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.objects.elf import ObjectFile
 from policybridge_train.processes.process import Running
+from policybridge_train.tuning.flips import Decided
 from policybridge_train.tuning.linked import Programs
 from policybridge_train.tuning.module import compile_with
 from policybridge_train.tuning.search import Search

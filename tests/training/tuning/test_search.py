@@ -8,11 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from policybridge_client.decisions import read_store
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.tuning import ranking as rankings
-from policybridge_train.tuning.flips import CallGraph, Flip, Group
+from policybridge_train.tuning.flips import CallGraph, Decided, Flip, Group
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import FEATURES, Ranking
 from policybridge_train.tuning.round import Round, Sharers

@@ -10,9 +10,8 @@ import pytest
 
 from policybridge_client.llvm.asked import asked
 from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.compilation import ByDecisions, compile_command
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decider import compile_command
-from policybridge_train.compiling.decisions import ByDecisions
 from policybridge_train.compiling.job import compile_module
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module

@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import Meta
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_train.compiling.decisions import ByDecisions
+from policybridge_train.compiling.compilation import ByDecisions
 from policybridge_train.compiling.job import compile_module, retried
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine, Shared

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from policybridge_core.errors import PolicyBridgeError, UnavailableError
 from policybridge_train.compiling.compiler import CompileRecipe, CompileTool
-from policybridge_train.compiling.decider import Decider, KeepsLog
+from policybridge_train.compiling.decider import Decider, KeepsLog, OfMachine
 from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.objectives import Objectives
@@ -131,13 +131,14 @@ class CompileJob:
 
     def run(self, machine: Machine) -> CompileResult:
         """Compile."""
-        tool, module = machine.tool(self.recipe), self.module.at(machine)
+        tool, module, decider = machine.tool(self.recipe), self.module.at(machine), self.decider
 
         def once(again: bool) -> CompileResult:
-            return compile_module(tool, module, self.decider.at(machine, again=again), self.wanted)
+            here = decider.at(machine, again=again) if isinstance(decider, OfMachine) else decider
+            return compile_module(tool, module, here, self.wanted)
 
         try:
-            return retried(once, machine.running, asks=self.decider.asks)
+            return retried(once, machine.running, asks=decider.asks)
         except UnavailableError as error:
             return CompileResult.failed(str(error))
 

@@ -1,14 +1,33 @@
 """A module before optimisation, as a corpus and a job have it, and a program that is linked of modules."""
 
 import hashlib
+import re
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from policybridge_client.decisions.text import Phase
 
 Kind = Literal["executable", "shared", "archive"]
+
+# Arguments of `clang -cc1` (clang/include/clang/Driver/Options.td, CC1Option) that still matter for bitcode: they steer
+# LLVM's pipeline and its code generator. Those of the preprocessor and of the front end have done their work.
+_WITH_VALUE: Final = frozenset(
+    shlex.split("""
+        -triple -mrelocation-model -pic-level -target-cpu -target-feature -tune-cpu -target-abi -stack-protector
+        -stack-protector-buffer-size -mllvm -mcode-model -mfloat-abi -mthread-model -split-stacks
+    """)
+)
+_ALONE: Final = re.compile(
+    r"-O[0-3sz]?|-pic-is-pie|-ffunction-sections|-fdata-sections|-fno-builtin.*|-ffreestanding|-vectorize-(loops|slp)"
+    r"|-f(no-)?unroll-loops|-funwind-tables=\d|-mframe-pointer=[\w-]+|-exception-model=\w+|-faddrsig|-fno-plt"
+    r"|-mconstructor-aliases|-fno-jump-tables|-munwind-tables|-fuse-init-array|-fno-use-init-array|-mnoexecstack"
+    r"|-femulated-tls|-f(no-)?unique-section-names|-mcode-model=\w+|-mcmodel=\w+|-ffp-contract=\w+|-fmath-errno"
+    r"|-fwrapv|-fdwarf2-cfi-asm|-flto|-disable-free|-fsanitize=.*|-fxray.*"
+)
 
 
 @dataclass(frozen=True)
@@ -75,3 +94,19 @@ class Module:
         digest = hashlib.sha256(self.bitcode.read_bytes())
         digest.update("\0".join(self.arguments).encode(errors="surrogateescape"))
         return digest.hexdigest()
+
+    @cached_property
+    def backend_arguments(self) -> Sequence[str]:
+        """The arguments that still matter for bitcode, in their order."""
+        return list(_of_backend(self.arguments))
+
+
+def _of_backend(arguments: Sequence[str]) -> Iterator[str]:
+    words = iter(arguments)
+    for word in words:
+        if word in _WITH_VALUE:
+            value = next(words, None)
+            if value is not None:
+                yield from (word, value)
+        elif _ALONE.fullmatch(word):
+            yield word

@@ -19,8 +19,9 @@ from policybridge_client.llvm.statistics import Report
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Exploration, PolicyReference
+from policybridge_train.compiling.compilation import Command, compile_command, plugin_command
 from policybridge_train.compiling.compiler import CompileTool
-from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command, plugin_command
+from policybridge_train.compiling.decider import Compilation, Decider
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module

@@ -10,9 +10,9 @@ from policybridge_client.decisions.text import By
 from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError
+from policybridge_train.compiling.compilation import Command, InteractiveCompile, compile_command, plugin_command
 from policybridge_train.compiling.compiler import CompileTool
-from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command, plugin_command
-from policybridge_train.compiling.decisions import InteractiveCompile
+from policybridge_train.compiling.decider import Compilation, Decider
 from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.farms.contract import Machine, Shared

@@ -11,7 +11,6 @@ from typing import Final
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_core.lacking import lacking
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decider import backend_arguments
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.lto import LinkedModule, Mode, find_lld
 from policybridge_train.compiling.module import Module, Program
@@ -75,7 +74,7 @@ class Preparing:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Another run may be making the same one.
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        flags = ["-emit-llvm-bc", f"-flto={self.mode}", "-flto-unit", *backend_arguments(module.arguments)]
+        flags = ["-emit-llvm-bc", f"-flto={self.mode}", "-flto-unit", *module.backend_arguments]
         words = [*self.compiler.start, "-cc1", *flags, "-o", str(partial), "-x", "ir", str(module.bitcode)]
         done = compile_by(words, self.limits, running=self.running)
         if not done.ok:

@@ -14,8 +14,8 @@ from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_core.lacking import lacking
 from policybridge_serdes import Signature, Values
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import Compiler, CompileTool
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.environments.compilation import WaitingCompilation

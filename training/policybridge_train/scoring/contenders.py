@@ -9,7 +9,8 @@ from policybridge_client.decisions import read_store
 from policybridge_client.llvm.config import GROWTH_LIMIT
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, NotFoundError
-from policybridge_train.compiling.decider import DECIDERS, Decider, Plain
+from policybridge_train.compiling.compilation import Plain
+from policybridge_train.compiling.decider import DECIDERS, Decider
 from policybridge_train.farms.contract import Farm
 
 _FLAGS: Final = "flag:"

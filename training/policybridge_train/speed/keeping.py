@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.result import as_utf8
+from policybridge_train.tuning.flips import Decided
 
 
 class _File(msgspec.Struct, frozen=True):

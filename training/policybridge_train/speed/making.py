@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
@@ -20,6 +19,7 @@ from policybridge_train.processes.threads import for_each
 from policybridge_train.speed.relinking import Relinking
 from policybridge_train.speed.running import Ran, Runner
 from policybridge_train.tasks.callgrind import Counted
+from policybridge_train.tuning.flips import Decided
 from policybridge_train.tuning.module import compile_with
 
 _SAME: Final = 0.002

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.speed.parts import Move, Part
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Choice, Gains
-from policybridge_train.tuning.flips import CallGraph, Flip, flips_of
+from policybridge_train.tuning.flips import CallGraph, Decided, Flip, flips_of
 from policybridge_train.tuning.round import Sharers
 from policybridge_train.tuning.search import Search
 

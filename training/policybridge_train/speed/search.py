@@ -7,7 +7,6 @@ from time import monotonic
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.speed.costs import owned, shares
@@ -17,6 +16,7 @@ from policybridge_train.speed.moves import LISTED, Trying, turned
 from policybridge_train.speed.parts import Move, Part, Room, Rules, Seen
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Gains
+from policybridge_train.tuning.flips import Decided
 from policybridge_train.tuning.search import Search
 
 _HOT: Final = 0.005

@@ -10,8 +10,8 @@ from typing import Final
 
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
-from policybridge_train.compiling.decider import Decider, Plain
-from policybridge_train.compiling.decisions import ByDecisions, Decisions
+from policybridge_train.compiling.compilation import ByDecisions, Decisions, Plain
+from policybridge_train.compiling.decider import Decider
 from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.module import Module, Program
 from policybridge_train.compiling.result import CompileResult, DecisionLog, keyed_by_utf8

@@ -11,8 +11,9 @@ from tempfile import mkdtemp
 from policybridge_client.contract import Connection
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError
 from policybridge_core.lacking import lacking
+from policybridge_train.compiling.compilation import Plain
 from policybridge_train.compiling.compiler import Compiler, CompileTool, newest_compiler
-from policybridge_train.compiling.decider import Decider, Plain
+from policybridge_train.compiling.decider import Decider
 from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.lto import MODES, Mode, find_lld

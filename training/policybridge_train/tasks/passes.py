@@ -14,7 +14,7 @@ from policybridge_client.decisions import PassChoice
 from policybridge_client.decisions.passes import ALL_FUNCTIONS, ALTERNATIVES, checked_action
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train.compiling.decisions import ByDecisions
+from policybridge_train.compiling.compilation import ByDecisions
 from policybridge_train.compiling.job import Wanted
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.tasks.inline import by_unit

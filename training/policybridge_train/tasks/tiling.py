@@ -19,7 +19,7 @@ from policybridge_client.llvm.plugins import plugin_folders
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_core.lacking import lacking
 from policybridge_serdes import ElementType, TensorSpec, Values
-from policybridge_train.compiling.decider import sessions_of
+from policybridge_train.compiling.compilation import sessions_of
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.process import Running, compile_by

@@ -10,8 +10,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from policybridge_client.decisions.passes import ALTERNATIVES, CODEGEN_PASSES
-from policybridge_train.compiling.decisions import MODULE, Decided
-from policybridge_train.tuning.flips import CallGraph
+from policybridge_train.tuning.flips import MODULE, CallGraph, Decided
 from policybridge_train.tuning.search import Search
 
 OUTLINER: Final = Decided(passes={MODULE: ["add iroutliner@last"]})

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from policybridge_client.decisions import Section, Store, format_store
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.decider import Decider, Plain
+from policybridge_train.compiling.compilation import Plain
+from policybridge_train.compiling.decider import Decider
 from policybridge_train.compiling.job import FarmCompiler, Wanted
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.store import ByStore

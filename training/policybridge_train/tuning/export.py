@@ -16,8 +16,8 @@ from policybridge_client.llvm.plugins import find_plugin, loads_early
 from policybridge_client.llvm.record import output_index
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_core.lacking import lacking
+from policybridge_train.compiling.compilation import compile_command
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.decider import compile_command
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.processes.process import compile_by

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.linker import Linked, Linker
 from policybridge_train.compiling.module import Module, Program
 from policybridge_train.processes.process import Running
 from policybridge_train.processes.threads import for_each
+from policybridge_train.tuning.flips import Decided
 from policybridge_train.tuning.module import ModuleTuning, compile_with
 from policybridge_train.tuning.search import Search
 from policybridge_train.tuning.storing import StoreKeeper

@@ -9,12 +9,12 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.decisions import MODULE, Decided
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.processes.process import Running
 from policybridge_train.tuning.choices import OUTLINER, Gains
+from policybridge_train.tuning.flips import MODULE, Decided
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.round import Round

@@ -8,10 +8,9 @@ from itertools import combinations
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
-from policybridge_train.compiling.decisions import Decided
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.tuning.choices import Choice, Gains
-from policybridge_train.tuning.flips import CallGraph, Flip, flips_of
+from policybridge_train.tuning.flips import CallGraph, Decided, Flip, flips_of
 from policybridge_train.tuning.ranking import Features, Label, Ranking, Seen, features
 from policybridge_train.tuning.search import Accepted, Search, Tried
 

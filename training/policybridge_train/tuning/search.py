@@ -12,9 +12,9 @@ import msgspec
 
 from policybridge_client.decisions import Level
 from policybridge_core.errors import InvalidError
-from policybridge_train.compiling.decisions import MODULE, Decided
 from policybridge_train.compiling.job import Wanted
 from policybridge_train.compiling.result import CompileResult, Site, keyed_by_utf8
+from policybridge_train.tuning.flips import MODULE, Decided
 
 _T = TypeVar("_T")
 

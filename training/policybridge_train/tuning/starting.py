@@ -11,7 +11,6 @@ from policybridge_client.decisions import PassChoice
 from policybridge_client.decisions.passes import ALTERNATIVES, checked_action
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference
-from policybridge_train.compiling.decisions import Decided, passes_of
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Farm, Machine
@@ -21,7 +20,7 @@ from policybridge_train.tasks.recipe import TaskRecipe
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.server import TrainingServer
 from policybridge_train.trajectories.trajectory import Collecting, Collector, Trajectory, read_choices, site_keys
-from policybridge_train.tuning.flips import CallGraph, Flip
+from policybridge_train.tuning.flips import CallGraph, Decided, Flip, passes_of
 from policybridge_train.tuning.search import Accepted, Search
 
 Chosen = Sequence[tuple[str, int]]

@@ -18,8 +18,8 @@ from policybridge_client.decisions import (
     update_store,
 )
 from policybridge_core.errors import NotFoundError
-from policybridge_train.compiling.decisions import Decided, passes_of
 from policybridge_train.compiling.module import Module
+from policybridge_train.tuning.flips import Decided, passes_of
 from policybridge_train.tuning.search import Search
 
 _INTERVAL: Final = 2.0

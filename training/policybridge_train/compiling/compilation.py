@@ -1,22 +1,22 @@
-"""Decisions about inlining and the passes of functions, compiles with them, and the log of the compiler's questions.
+"""One run of a compiler: plain, with the plugin, or in LLVM's interactive mode.
 
-The plugin takes them from a store that is written for this compile. A compiler that loads no plugin is asked in LLVM's
-interactive mode. A compile in that mode without decisions is nearly always the plain one, but not where LLVM's
+The plugin takes decisions from a store that is written for this compile. A compiler that loads no plugin is asked in
+the interactive mode. A compile in that mode without decisions is nearly always the plain one, but not where LLVM's
 machine-learned advisor never inlines and its own does (unreachable calls, recursion). So without decisions there are
 two compiles, and the totals are those of the plain one: decisions have to be better than that.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict
 
 from policybridge_client.decisions import (
-    ALL_FUNCTIONS,
     Decision,
     Heading,
     PassChoice,
@@ -24,29 +24,24 @@ from policybridge_client.decisions import (
     SiteLog,
     Store,
     format_store,
-    function_key,
     read_sites,
 )
-from policybridge_client.decisions.passes import Action
 from policybridge_client.decisions.sites import Numbers
 from policybridge_client.decisions.text import LEVELS
 from policybridge_client.llvm.asked import asked
 from policybridge_client.llvm.process import Surroundings
 from policybridge_core.errors import PreconditionError
-from policybridge_train.compiling.compiler import CompileTool
-from policybridge_train.compiling.decider import Command, Compilation, Decider, compile_command, plugin_command
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.decider import Compilation, Decider
+from policybridge_train.compiling.limits import Limits
+from policybridge_train.compiling.lto import LinkedModule, find_lld, plugin_variables
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, DecisionLog
 from policybridge_train.objects.elf import ObjectFile
-from policybridge_train.processes.process import Status
+from policybridge_train.processes.process import Running, Status, compile_by
 
 Decisions = Mapping[str, bool]
 """By site: whether to inline; LLVM decides about all others."""
-
-MODULE: Final = ""
-"""The name under which a module's own choices are kept; its key is that of choices for all functions."""
-
-_SPELT_OUT: Final = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 _COST: Final = 5
 """LLVM's cost of an instruction (llvm/Analysis/InlineCost.h)."""
@@ -55,49 +50,110 @@ _BLOCK: Final = 5
 """Instructions of a basic block, on average."""
 
 
-class Decided(msgspec.Struct, frozen=True, array_like=True):
-    """Decisions of one compile; also those that a move turns.
+@dataclass(frozen=True)
+class Command:
+    """A compilation (`Compilation`) without a host process.
+
+    The compiler takes no advice, or its plugin fetches the advice.
 
     Attributes:
-        inlining: by site: whether to inline. LLVM decides about all others.
-        passes: by function: its choices, each an action and a name as a store has them (``skip machine-cse``).
+        words: the command.
+        limits: of the compiler.
+        running: where the compiler is counted while it runs.
+        way: ``plain`` or ``plugin``.
+        variables: of the command, for a linker's plugin.
+        sessions: the file to which the plugin writes the ids of its sessions; ``None``: it writes none.
 
     """
 
-    inlining: Mapping[str, bool] = {}
-    passes: Mapping[str, Sequence[str]] = {}
+    words: Sequence[str]
+    limits: Limits
+    running: Running
+    way: str = "plain"
+    sessions: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def count(self) -> int:
-        """The number of decisions."""
-        return len(self.inlining) + sum(map(len, self.passes.values()))
+    def again(self) -> Sequence[str]:
+        """The command."""
+        given = [f"{name}={value}" for name, value in self.variables.items()]
+        return ["env", *given, *self.words] if given else self.words
 
-    def turned(self, move: "Decided") -> "Decided":
-        """Give these after a move: its sites as it has them, and its choices made, or taken back if they are here."""
-        passes = dict(self.passes)
-        for function, choices in move.passes.items():
-            there = passes.pop(function, ())
-            left = [*(each for each in there if each not in choices), *(each for each in choices if each not in there)]
-            if left:
-                passes[function] = left
-        return Decided({**self.inlining, **move.inlining}, passes)
+    def run(self) -> CompileResult:
+        """Compile."""
+        # Disable ccache: exploration decides by chance, so the object must not be cached for this command line.
+        environment = {**os.environ, "CCACHE_DISABLE": "1", **self.variables}
+        done = compile_by(self.words, self.limits, environment, running=self.running)
+        sessions = sessions_of(self.sessions) if self.sessions and done.status is Status.OK else ()
+        return CompileResult(sessions=sessions, **asdict(done))
 
-    @property
-    def back(self) -> "Decided":
-        """The move that takes this one back."""
-        return Decided({site: not inline for site, inline in self.inlining.items()}, self.passes)
 
-    def choices(self) -> Iterator[PassChoice]:
-        """Give the choices of passes as a store has them."""
-        for function, its in self.passes.items():
-            for each in its:
-                word, _, name = each.partition(" ")
-                yield PassChoice(function_key(_name_of(function)), cast("Action", word), name, _name_of(function))
+class _Statistics(msgspec.Struct):
+    """The part of the plugin's statistics that is read here."""
 
-    @property
-    def decider(self) -> "ByDecisions":
-        """The decider that makes these decisions."""
-        return ByDecisions(self.inlining, tuple(self.choices()))
+    sessions: list[str] = []
+
+
+def sessions_of(statistics: Path) -> Sequence[str]:
+    """Give the ids of a compilation's sessions, from the plugin's statistics."""
+    try:
+        return msgspec.json.decode(statistics.read_bytes(), type=_Statistics).sessions
+    except FileNotFoundError:
+        # If the compiler asks nothing, the plugin opens no session and writes no file.
+        return []
+
+
+@dataclass(frozen=True)
+class Plain(Decider):
+    """LLVM's own decisions.
+
+    Attributes:
+        arguments: further arguments of ``clang -cc1``.
+
+    """
+
+    arguments: tuple[str, ...] = ()
+
+    def compilation(self, tool: CompileTool, module: Module, output: Path, extra: Sequence[str] = ()) -> Compilation:
+        """Give the plain compilation."""
+        words = compile_command(tool.compiler, module, output, [*extra, *self.arguments])
+        return Command(words, tool.limits, tool.running)
+
+
+def compile_command(compiler: Compiler, module: Module, output: Path, extra: Sequence[str] = ()) -> list[str]:
+    """Give the command that compiles a module to an object file; ``extra`` are further arguments of cc1.
+
+    Raises:
+        NotFoundError: the module is one of link time, and there is no LLD of this LLVM.
+        InvalidError: LLD has no such argument.
+
+    """
+    if isinstance(module, LinkedModule):
+        return [str(find_lld(compiler)), *module.link(output, extra)]
+    flags = [*module.backend_arguments, *extra]
+    return [*compiler.start, "-cc1", "-emit-obj", *flags, "-o", str(output), "-x", "ir", str(module.bitcode)]
+
+
+def plugin_command(
+    tool: CompileTool, module: Module, output: Path, extra: Sequence[str], options: Iterable[tuple[str, str]]
+) -> tuple[list[str], dict[str, str]]:
+    """Give the command that compiles a module with the plugin, and its variables: LLD knows no options of a plugin.
+
+    Args:
+        tool: the compiler.
+        module: to compile.
+        output: the object.
+        extra: further arguments of cc1.
+        options: of the plugin, by their names; those of one name are several values.
+
+    Raises:
+        PolicyBridgeError: see `compile_command`.
+
+    """
+    words = compile_command(tool.compiler, module, output, extra)
+    if isinstance(module, LinkedModule):
+        return [*words, f"--load-pass-plugin={tool.plugin}"], plugin_variables(options)
+    return tool.with_plugin(words, [f"-policybridge-{name}={value}" for name, value in options]), {}
 
 
 @dataclass(frozen=True)
@@ -213,19 +269,3 @@ def _numbers(log: SiteLog, made: ObjectFile) -> Mapping[str, Numbers]:
         "arguments": np.maximum(-sent["callsite_cost"] / _COST - 1, 0),
         "loop_depth": np.zeros(count),
     }
-
-
-def passes_of(choices: Sequence[PassChoice], functions: Iterable[str]) -> dict[str, list[str]]:
-    """Give the choices of a store by the names of a module's functions; those of other functions are left out."""
-    names = {function_key(_name_of(function)): function for function in functions} | {ALL_FUNCTIONS: MODULE}
-    found: dict[str, list[str]] = {}
-    for choice in choices:
-        if choice.key in names:
-            found.setdefault(names[choice.key], []).append(f"{choice.action} {choice.name}")
-    return found
-
-
-def _name_of(function: str) -> str:
-    """Give the name of a function whose bytes that are no UTF-8 are spelt out (`compiling.result.as_utf8`)."""
-    spelt = function.encode("utf-8")
-    return _SPELT_OUT.sub(lambda found: bytes.fromhex(found[1].decode()), spelt).decode("utf-8", "surrogateescape")
