@@ -16,9 +16,10 @@ from typing import BinaryIO, Final
 from policybridge_client.connection import connect
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import KEPT_OUTPUT, Surroundings
+from policybridge_client.llvm.process import KEPT_OUTPUT
 from policybridge_client.llvm.signals import TakenSignals
 from policybridge_client.llvm.statistics import Report
+from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import Module, library_root
 from policybridge_demo.listening import Listener, ListeningConnection

@@ -14,9 +14,9 @@ from policybridge_client.connection import connect
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import scope_labels
 from policybridge_client.llvm.statistics import Report
+from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_serdes import PolicyReference
 from tests.client.compilers import DRIVERS, ZIG, parameters, start, write_pressure, write_source

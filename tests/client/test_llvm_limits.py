@@ -8,7 +8,8 @@ import pytest
 
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import CompilerLimits, CompilerProcess, Surroundings
+from policybridge_client.llvm.process import CompilerProcess
+from policybridge_client.llvm.surroundings import CompilerLimits, Surroundings
 from policybridge_core.errors import PreconditionError
 from tests.client.compilers import left_behind
 from tests.client.test_llvm_signals import words

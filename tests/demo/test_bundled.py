@@ -11,7 +11,7 @@ import pytest
 
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_core.errors import OutOfScopeError
 from policybridge_demo.compilation import DEFAULT, compile_asking, compile_plain
 from policybridge_demo.corpus import Module, library_root

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from policybridge_client.llvm.asked import Asked, asked, level_of
+from policybridge_client.llvm.asked import Asked, asked
 from policybridge_client.llvm.compilers import CompilerCommand
-from policybridge_client.llvm.process import CompilerLimits, Surroundings
+from policybridge_client.llvm.surroundings import CompilerLimits, Surroundings
 from policybridge_core.errors import InvalidError, PreconditionError
 from tests.client.compilers import DRIVERS, ZIG, parameters, start, write_source
 
@@ -179,7 +179,7 @@ def test_an_llvm_that_does_not_tell_its_own_decisions_is_refused(folder: Path, c
     ],
 )
 def test_the_level_of_a_command_is_that_of_its_last_option(command: str, level: str) -> None:
-    assert level_of(CompilerCommand.of(command.split())) == level
+    assert CompilerCommand.of(command.split()).level == level
 
 
 def test_what_is_no_compiler_is_refused() -> None:

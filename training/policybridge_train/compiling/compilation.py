@@ -29,7 +29,7 @@ from policybridge_client.decisions import (
 from policybridge_client.decisions.sites import Numbers
 from policybridge_client.decisions.text import LEVELS
 from policybridge_client.llvm.asked import asked
-from policybridge_client.llvm.process import Surroundings
+from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.decider import Compilation, Decider

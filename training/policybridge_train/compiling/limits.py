@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from policybridge_client.llvm.process import CompilerLimits
+from policybridge_client.llvm.surroundings import CompilerLimits
 from policybridge_core.errors import InvalidError
 
 MIB: Final = 1 << 20

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from policybridge_client.contract import Connection
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import KEPT_OUTPUT, Surroundings
+from policybridge_client.llvm.process import KEPT_OUTPUT
 from policybridge_client.llvm.statistics import Report
+from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_serdes import Exploration, PolicyReference

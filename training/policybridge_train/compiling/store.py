@@ -7,7 +7,6 @@ from typing import Self
 
 from policybridge_client.decisions import Heading, Section
 from policybridge_client.decisions.text import By
-from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.compilation import Command, InteractiveCompile, compile_command, plugin_command
@@ -67,5 +66,5 @@ class ByStore(Decider):
         return Command(words, tool.limits, tool.running, "plugin", variables=variables)
 
     def _section(self, tool: CompileTool, command: CompilerCommand, module: Module, by: By) -> Section | None:
-        heading = Heading(tool.compiler.major, level_of(command), by, None, module.name)
+        heading = Heading(tool.compiler.major, command.level, by, None, module.name)
         return tool.store(self.path).section_for(heading)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import EzPickle
 
-from policybridge_client.llvm.remarks import PASSES, Remark, aligned, read_remarks
+from policybridge_client.llvm.compilers import Kind
+from policybridge_client.llvm.remarks import Remark, aligned, read_remarks, remark_words
 from policybridge_client.llvm.tasks import INLINE, Task
 from policybridge_serdes import Signature, Values
 from policybridge_train.compiling.module import Module
@@ -62,7 +63,7 @@ class SizeObjective:
 
     def remarks(self, file: Path) -> Sequence[str]:
         """Give the arguments for LLVM's remarks of its inliner, which name callers and callees."""
-        return ["-opt-record-file", str(file), "-opt-record-passes", PASSES]
+        return remark_words(Kind.CC1, file)
 
     def actions(self, _: Signature) -> int:
         """Give 2: 0 leaves the call, 1 inlines it."""

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_client.llvm.channel import base_in
+from policybridge_client.llvm.process import base_in
 from policybridge_client.llvm.tasks import Task
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_core.lacking import lacking

@@ -15,7 +15,8 @@ from typing import Final, Self
 
 import msgspec
 
-from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits
+from policybridge_client.llvm.process import KEPT_OUTPUT
+from policybridge_client.llvm.surroundings import CompilerLimits
 from policybridge_core.errors import PreconditionError
 
 MOST_OUTPUT: Final = 1 << 30

@@ -6,7 +6,7 @@ Works with LLVM 17 and later: opt, llc, clang and ``zig cc``, whose interactive 
 
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.statistics import Report
+from policybridge_client.llvm.surroundings import Surroundings
 
 __all__ = ["HostConfig", "Report", "Surroundings", "run_compiler"]

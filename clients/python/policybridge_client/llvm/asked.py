@@ -1,30 +1,32 @@
-"""Compiling once with given decisions and no plugin, and logging the compiler's requests.
+"""Compilers that ask: starting and serving one, and compiling once with given decisions and no plugin.
 
-For compilers that load no plugin: the interactive mode sends the features of each call, and LLVM's remarks add
-the names.
+`asked` is for compilers that load no plugin: the interactive mode sends the features of each call, and LLVM's remarks
+add the names.
 """
 
+import select
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import DEVNULL
+from time import monotonic
 from typing import Final
 
 import numpy as np
 
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.sites import Numbers, SiteLog
-from policybridge_client.decisions.text import Level
-from policybridge_client.llvm.channel import Channel, serve, start_asking
 from policybridge_client.llvm.compilers import CompilerCommand, Kind, source_of
-from policybridge_client.llvm.process import KEPT_OUTPUT, CompilerLimits, Surroundings
-from policybridge_client.llvm.remarks import PASSES, Remark, aligned, read_remarks
-from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT, Defaults, defaults_of
+from policybridge_client.llvm.process import KEPT_OUTPUT, Channel, CompilerProcess, Watchdog
+from policybridge_client.llvm.remarks import Remark, aligned, read_remarks, remark_words
+from policybridge_client.llvm.signals import AWAKE_WITHIN
+from policybridge_client.llvm.surroundings import CompilerLimits, Surroundings
+from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT, Defaults, Task, defaults_of
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
-from policybridge_serdes.interactive import Event, Header
+from policybridge_serdes.interactive import Event, Header, InteractiveReader
 
 _ALIASES: Final = {
     "cost": "cost_estimate",
@@ -33,6 +35,75 @@ _ALIASES: Final = {
     "constant_arguments": "nr_ctant_params",
 }
 """Columns of the plugin's log that are features under other names."""
+
+
+def start_asking(  # noqa: PLR0913, PLR0917 - the parts of one compilation
+    stack: ExitStack,
+    compiler: CompilerCommand,
+    task: Task,
+    growth_limit: str,
+    defaults: Defaults,
+    surroundings: Surroundings,
+    frontend: Sequence[str] = (),
+) -> tuple[CompilerProcess, Channel]:
+    """Start a compiler that asks. Closing the stack ends it if it still runs.
+
+    ``frontend`` are further words; see `CompilerCommand.with_flags`.
+
+    Raises:
+        UnavailableError: the channel cannot be made.
+        OSError: the compiler cannot be started.
+
+    """
+    channel = stack.enter_context(Channel())
+    command = compiler.with_flags(asking_flags(task, channel.base, growth_limit, defaults), frontend)
+    variables = asking_variables(compiler.kind, channel.folder)
+    process = stack.enter_context(CompilerProcess(command, surroundings, variables))
+    with suppress(OSError):
+        # The watchdog only cleans up after a killed host; go on without it.
+        stack.enter_context(Watchdog(process.group, channel.folder))
+    return process, channel
+
+
+def asking_flags(task: Task, base: str, growth_limit: str, defaults: Defaults) -> list[str]:
+    """Return LLVM's flags for a channel at ``base``."""
+    flags = [flag.format(base=base) for flag in task.flags]
+    if task.name == INLINE.name:
+        # Beyond LLVM's own limit nothing is inlined. So it is used only if LLVM's decisions are unknown; else `Growth`
+        # limits.
+        flags.append(f"-ml-advisor-size-increase-threshold={'inf' if defaults.known else growth_limit}")
+    return [*flags, *defaults.flags]
+
+
+def asking_variables(kind: Kind, folder: Path) -> dict[str, str]:
+    """Return the environment variables for the compiler; ``folder`` is the channel's folder."""
+    # An object of a policy must neither come from a cache nor be stored in one.
+    variables = {"CCACHE_DISABLE": "1"}
+    if kind is Kind.ZIG:
+        variables["ZIG_LOCAL_CACHE_DIR"] = str(folder / "zig")
+    return variables
+
+
+def serve(process: CompilerProcess, channel: Channel, answer: Callable[[Event], None]) -> None:
+    """Pass LLVM's events to ``answer`` until the compiler has exited, or its time limit is reached.
+
+    The pipes never report an end; see `Channel`.
+
+    Raises:
+        InvalidError: LLVM breaks the protocol.
+
+    """
+    end, ended = monotonic() + process.seconds_left, process.fileno()
+    reader = InteractiveReader()
+    poll = select.poll()
+    for source in (ended, channel.fileno()):
+        poll.register(source, select.POLLIN)
+    while (left := end - monotonic()) > 0:
+        ready = [descriptor for descriptor, _ in poll.poll(min(left, AWAKE_WITHIN) * 1000)]
+        if ended in ready:
+            return
+        for event in reader.feed(channel.read()) if ready else ():
+            answer(event)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +163,7 @@ def asked(
     with tempfile.TemporaryDirectory(prefix="policybridge-") as folder, tempfile.TemporaryFile() as said:
         around = replace(given, stdin=DEVNULL, stdout=said, stderr=said, limits=given.limits or CompilerLimits())
         remarks = Path(folder) / "remarks.yaml"
-        naming = _remark_words(compiler.kind, remarks)
+        naming = remark_words(compiler.kind, remarks)
         answers = _Answers(compiler, decisions, defaults)
         with ExitStack() as stack:
             process, channel = start_asking(stack, compiler, INLINE, "inf", defaults, around, naming)
@@ -151,7 +222,7 @@ class _Answers:
         return SiteLog(
             "sequence",
             None,
-            level_of(self.compiler),
+            self.compiler.level,
             source_of(self.compiler.arguments),
             len(self.decisions.keys() & set(self._keys)),
             len(self.decisions),
@@ -179,23 +250,6 @@ def _one(signature: Signature, payload: bytes) -> Values:
     return np.ndarray(1, signature.features.dtype, payload)
 
 
-def _remark_words(kind: Kind, file: Path) -> list[str]:
-    if kind is Kind.OPT:
-        return [f"-pass-remarks-output={file}", f"-pass-remarks-filter={PASSES}"]
-    # The driver's option -fsave-optimization-record would also add line tables to the object.
-    return ["-opt-record-file", str(file), "-opt-record-passes", PASSES]
-
-
 def _remarks(file: Path) -> list[Remark]:
     # A compiler that fails early does not make the file.
     return read_remarks(file.read_bytes()) if file.is_file() else []
-
-
-def level_of(compiler: CompilerCommand) -> Level:
-    """Return the level at which a command compiles, as far as its words tell; zig's -Oz is -Os."""
-    if compiler.size_level:
-        return "Oz"
-    if compiler.kind is Kind.OPT and any("default<Os>" in word for word in compiler.arguments):
-        return "Os"
-    levels = [word for word in compiler.arguments if word.startswith(("-O", "--O"))]
-    return "Os" if levels and levels[-1].lstrip("-") in ("Os", "Oz") else "O2"

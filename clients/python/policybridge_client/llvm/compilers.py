@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Final
 
+from policybridge_client.decisions.text import Level
 from policybridge_core.errors import InvalidError
 
 
@@ -152,6 +153,16 @@ class CompilerCommand:
         own = self.kind is not Kind.ZIG
         levels = [word for before, word in words if word.startswith("-O") and (own or before == "-Xclang")]
         return self.kind is not Kind.LLC and levels[-1:] == ["-Oz"]
+
+    @property
+    def level(self) -> Level:
+        """The level, as far as the words tell; zig's -Oz is -Os."""
+        if self.size_level:
+            return "Oz"
+        if self.kind is Kind.OPT and any("default<Os>" in word for word in self.arguments):
+            return "Os"
+        levels = [word for word in self.arguments if word.startswith(("-O", "--O"))]
+        return "Os" if levels and levels[-1].lstrip("-") in ("Os", "Oz") else "O2"
 
     @property
     def is_thinlto_backend(self) -> bool:

@@ -14,13 +14,13 @@ from policybridge_client.decisions.files import path_in_store, read_store
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.store import Heading, Section, Store
 from policybridge_client.decisions.text import By
-from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand, Kind, compiles, source_of
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.process import Surroundings, run_plain
+from policybridge_client.llvm.process import run_plain
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.statistics import FAILED, Applied, CompilationStatistics, Fallback, Report
+from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_client.llvm.tasks import INLINE, defaults_of
 from policybridge_client.llvm.versions import llvm_version
 from policybridge_core.errors import InvalidError, PolicyBridgeError
@@ -145,7 +145,7 @@ class _Run:
         return store.section_for(self._heading(by))
 
     def _heading(self, by: By) -> Heading:
-        return Heading(llvm_version(self.compiler.start), level_of(self.compiler), by, None, self._path)
+        return Heading(llvm_version(self.compiler.start), self.compiler.level, by, None, self._path)
 
     def _interactive(self, section: Section) -> Report:
         answers = StoreAnswers(section.answers)

@@ -1,19 +1,22 @@
-"""Running a compiler as a process group, which ends as a whole."""
+"""A compiler as a process group, which ends as a whole, and the private pair of named pipes by which it asks."""
 
 import math
 import os
 import select
+import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, prlimit
 from time import monotonic, sleep
-from typing import IO, Final
+from typing import Final
 
 from policybridge_client.llvm.signals import AWAKE_WITHIN, Interrupts
+from policybridge_client.llvm.surroundings import CompilerLimits, Surroundings
+from policybridge_core.errors import UnavailableError
 
 GRACE: Final = 2.0
 """Seconds between SIGTERM and SIGKILL, in which LLVM removes its unfinished files."""
@@ -26,48 +29,8 @@ _PAUSE: Final = 0.005
 _MORE_SECONDS: Final = 10
 """Processor seconds beyond the wall seconds: the kernel ends a compiler whose host was killed."""
 
-Stream = int | IO[bytes] | IO[str] | None
-"""As in `subprocess.Popen`; ``None`` is the stream of this process."""
-
-
-Counted = Callable[[Callable[[], None]], AbstractContextManager[object]]
-"""Makes a context manager that is open while a compiler runs. Its argument ends the compiler, from any thread."""
-
-
-@dataclass(frozen=True)
-class CompilerLimits:
-    """Limits of one compilation: wall seconds, and bytes of address space."""
-
-    seconds: float = 600.0
-    memory: int = 8 << 30
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """A compiler's folder, environment, streams and limits; by default those of this process.
-
-    Attributes:
-        cwd: its working folder.
-        env: all of its environment variables.
-        stdin: its standard input.
-        stdout: its standard output.
-        stderr: its standard error.
-        limits: its time and memory.
-        counted: see `Counted`.
-
-    """
-
-    cwd: Path | str | None = None
-    env: Mapping[str, str] | None = None
-    stdin: Stream = None
-    stdout: Stream = None
-    stderr: Stream = None
-    limits: CompilerLimits | None = None
-    counted: Counted = nullcontext
-
-    def changed(self, variables: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment with ``variables`` added."""
-        return {**(os.environ if self.env is None else self.env), **variables}
+_PIECE: Final = 1 << 16
+"""Capacity of a pipe, in bytes."""
 
 
 class CompilerProcess(AbstractContextManager["CompilerProcess"]):
@@ -88,7 +51,7 @@ class CompilerProcess(AbstractContextManager["CompilerProcess"]):
         self._child = subprocess.Popen(
             command,
             cwd=surroundings.cwd,
-            env=surroundings.changed(variables),
+            env={**(os.environ if surroundings.env is None else surroundings.env), **variables},
             stdin=surroundings.stdin,
             stdout=surroundings.stdout,
             stderr=surroundings.stderr,
@@ -206,6 +169,59 @@ def _group_of(process: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return None if state in ("Z", "X") else int(group)
+
+
+def base_in(folder: Path) -> str:
+    """Give the base of the channel whose folder this is."""
+    return str(folder / "llvm")
+
+
+class Channel(AbstractContextManager["Channel"]):
+    """``base.in`` and ``base.out`` in a folder of their own, which is removed when the channel is closed.
+
+    The host opens both pipes for reading and writing before the compiler starts. So no open can block, even if the
+    compiler never opens its ends, and the compiler never reads an end of file, after which LLVM would loop forever.
+
+    Raises:
+        UnavailableError: the folder or the pipes cannot be made.
+
+    """
+
+    def __init__(self) -> None:
+        self._pipes: list[int] = []
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix="policybridge-"))
+        except OSError as error:
+            raise UnavailableError(f"no folder for temporary files can be made: {error}") from error
+        self.base = base_in(self.folder)
+        try:
+            self._replies = self._pipe(".in")
+            self._observations = self._pipe(".out")
+        except OSError as error:
+            self.__exit__()
+            raise UnavailableError(f"no named pipes can be made: {error}") from error
+
+    def _pipe(self, end: str) -> int:
+        os.mkfifo(self.base + end, 0o600)
+        self._pipes.append(os.open(self.base + end, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+        return self._pipes[-1]
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable after LLVM has written."""
+        return self._observations
+
+    def read(self) -> bytes:
+        """Read LLVM's output; call it when the descriptor is readable."""
+        return os.read(self._observations, _PIECE)
+
+    def reply(self, advice: bytes) -> None:
+        """Send the advice's bytes, the whole reply to one observation."""
+        os.write(self._replies, advice)
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in self._pipes:
+            os.close(pipe)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Watchdog(AbstractContextManager["Watchdog"]):

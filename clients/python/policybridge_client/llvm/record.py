@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from policybridge_client.contract import ClientSession, Connection, conclude
-from policybridge_client.llvm.asked import level_of
 from policybridge_client.llvm.compilers import CompilerCommand, Kind, clang_output
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
@@ -71,7 +70,7 @@ def scope_labels(compiler: CompilerCommand) -> dict[str, str]:
         return {}
     lto = [word for word in words if word in ("-flto", "-fno-lto") or word.startswith("-flto=")]
     phase = "compile" if lto[-1:] in ([], ["-fno-lto"]) else "pre-link"
-    return {"level": level_of(compiler), "phase": "link" if compiler.is_thinlto_backend else phase}
+    return {"level": compiler.level, "phase": "link" if compiler.is_thinlto_backend else phase}
 
 
 def output_index(arguments: Sequence[str]) -> int | None:

@@ -8,12 +8,15 @@ a hundred times faster than a YAML parser.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-PASSES: Final = "^inline-ml$"
+from policybridge_client.llvm.compilers import Kind
+
+_PASSES: Final = "^inline-ml$"
 """The passes whose remarks are read, as ``-foptimization-record-passes`` wants them."""
 
 _DOCUMENT: Final = re.compile("^--- ", re.MULTILINE)
@@ -51,6 +54,14 @@ class Remark:
     def features(self) -> list[int]:
         """The features' values, in LLVM's order."""
         return [int(value) for value in _FEATURE.findall(self.text)]
+
+
+def remark_words(kind: Kind, file: Path) -> list[str]:
+    """Give the words for a compiler's frontend, or for opt, that make LLVM write the remarks to a file."""
+    if kind is Kind.OPT:
+        return [f"-pass-remarks-output={file}", f"-pass-remarks-filter={_PASSES}"]
+    # The driver's option -fsave-optimization-record would also add line tables to the object.
+    return ["-opt-record-file", str(file), "-opt-record-passes", _PASSES]
 
 
 def read_remarks(data: bytes) -> list[Remark]:

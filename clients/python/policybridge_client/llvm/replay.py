@@ -15,9 +15,9 @@ from policybridge_client.llvm.compilers import CompilerCommand, source_of
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.plugin_host import run_with_plugin
-from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import Compilation, object_digest, output_file, output_index
 from policybridge_client.llvm.statistics import Report
+from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
 from policybridge_serdes import SessionOptions, Signature, Values
 

@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from policybridge_client.llvm.plugin_host import CLIENT
-from policybridge_client.llvm.process import Surroundings
 from policybridge_client.llvm.record import LABEL, OBJECT, Compilation, object_digest
 from policybridge_client.llvm.replay import RecordedCompilation, RecordedDecision, Replayed, replay
+from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_core.plugins import load_part
