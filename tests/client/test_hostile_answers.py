@@ -14,9 +14,10 @@ from policybridge.v1 import policy_service_pb2 as pb
 from policybridge_client import connect
 from policybridge_client.contract import ClientSession, FormSession
 from policybridge_client.llvm.growth import Growth
+from policybridge_client.llvm.inliner import ComputedDefaults, Defaults, SentDefaults
 from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.statistics import CompilationStatistics
-from policybridge_client.llvm.tasks import EVICT, INLINE, ComputedDefaults, Defaults, SentDefaults, Task
+from policybridge_client.llvm.tasks import EVICT, INLINE, Task
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import (
     ElementType,

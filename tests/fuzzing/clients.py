@@ -21,9 +21,10 @@ import numpy as np
 from policybridge_client.contract import ClientSession
 from policybridge_client.grpc import GrpcConnection
 from policybridge_client.llvm.growth import Growth
+from policybridge_client.llvm.inliner import ComputedDefaults, Defaults, SentDefaults
 from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.statistics import CompilationStatistics
-from policybridge_client.llvm.tasks import EVICT, INLINE, PRIORITY, ComputedDefaults, Defaults, SentDefaults
+from policybridge_client.llvm.tasks import EVICT, INLINE, PRIORITY
 from policybridge_client.pipe import PipeConnection
 from policybridge_client.socket import SocketConnection
 from policybridge_core.closing import Closing

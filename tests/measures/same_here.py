@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from policybridge_client.llvm.tasks import INLINING_DEFAULT
+from policybridge_client.llvm.inliner import INLINING_DEFAULT
 from policybridge_demo.corpus import demo_modules
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policybridge_client.llvm.remarks import aligned, read_remarks
+from policybridge_client.llvm.inliner import aligned, read_remarks
 
 
 def document(function: str, callee: str, cost: int, inline: bool, name: str = "InliningSuccess") -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_client.decisions.text import to_text
-from policybridge_client.llvm.remarks import read_scalar
+from policybridge_client.llvm.inliner import read_scalar
 
 _WEIGHTS: Final = {
     "TotalSpillsCost": 1.0,

@@ -18,9 +18,10 @@ import numpy as np
 
 from policybridge_client.llvm.asked import asking_flags, asking_variables
 from policybridge_client.llvm.compilers import CompilerCommand
+from policybridge_client.llvm.inliner import Defaults, defaults_of
 from policybridge_client.llvm.process import KEPT_OUTPUT, Channel, CompilerProcess, Watchdog
 from policybridge_client.llvm.surroundings import Surroundings
-from policybridge_client.llvm.tasks import Defaults, Task, check_llvm_signature, defaults_of
+from policybridge_client.llvm.tasks import Task, check_llvm_signature
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyFailedError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Context, Event, Header, InteractiveReader

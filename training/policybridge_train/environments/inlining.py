@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 
 from policybridge_client.llvm.compilers import Kind
-from policybridge_client.llvm.remarks import Remark, aligned, read_remarks, remark_words
+from policybridge_client.llvm.inliner import Remark, aligned, remark_words, remarks_in
 from policybridge_client.llvm.tasks import INLINE, Task
 from policybridge_serdes import Signature, Values
 from policybridge_train.compiling.module import Module
@@ -102,8 +102,7 @@ def _sizes(compilation: WaitingCompilation, calls: Sequence[CallSite]) -> Sizes:
 
 def _calls(compilation: WaitingCompilation) -> list[CallSite]:
     """Name the calls that were asked about, by LLVM's remarks."""
-    file = compilation.folder / REMARKS
-    remarks = read_remarks(file.read_bytes()) if file.exists() else []
+    remarks = remarks_in(compilation.folder / REMARKS)
     found = aligned(remarks, [any(answer) for answer in compilation.answers], _rows(compilation))
     return [_call(remark) if remark else CallSite("", "", inlined=False) for remark in found]
 

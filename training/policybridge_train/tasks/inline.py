@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT
+from policybridge_client.llvm.inliner import INLINING_DEFAULT
+from policybridge_client.llvm.tasks import INLINE
 from policybridge_serdes import ElementType, TensorSpec, Values
 from policybridge_train.compiling.job import Wanted
 from policybridge_train.tasks.modules import OfPlugin

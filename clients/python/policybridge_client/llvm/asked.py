@@ -19,11 +19,19 @@ import numpy as np
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.sites import Numbers, SiteLog
 from policybridge_client.llvm.compilers import CompilerCommand, Kind, source_of
+from policybridge_client.llvm.inliner import (
+    INLINING_DEFAULT,
+    Defaults,
+    Remark,
+    aligned,
+    defaults_of,
+    remark_words,
+    remarks_in,
+)
 from policybridge_client.llvm.process import KEPT_OUTPUT, Channel, CompilerProcess, Watchdog
-from policybridge_client.llvm.remarks import Remark, aligned, read_remarks, remark_words
 from policybridge_client.llvm.signals import AWAKE_WITHIN
 from policybridge_client.llvm.surroundings import CompilerLimits, Surroundings
-from policybridge_client.llvm.tasks import INLINE, INLINING_DEFAULT, Defaults, Task, defaults_of
+from policybridge_client.llvm.tasks import INLINE, Task
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Event, Header, InteractiveReader
@@ -35,6 +43,13 @@ _ALIASES: Final = {
     "constant_arguments": "nr_ctant_params",
 }
 """Columns of the plugin's log that are features under other names."""
+
+
+def check_asks(kind: Kind, task: Task) -> None:
+    """Raise `InvalidError` if a compiler of this kind never asks about the task."""
+    if kind not in task.compilers:
+        known = ", ".join(sorted(each.value for each in task.compilers))
+        raise InvalidError(f"{kind.value} never asks about the task {task.name!r}; it is asked by {known}")
 
 
 def start_asking(  # noqa: PLR0913, PLR0917 - the parts of one compilation
@@ -155,7 +170,7 @@ def asked(
 
     """
     compiler = CompilerCommand.of(command)
-    INLINE.check(compiler.kind)
+    check_asks(compiler.kind, INLINE)
     defaults = defaults_of(compiler, INLINE, version)
     if not defaults.known:
         raise PreconditionError("LLVM's own decisions are not known: before LLVM 21 it tells them at -Oz only")
@@ -171,7 +186,7 @@ def asked(
             status = process.wait()
         said.seek(0)
         message = said.read(KEPT_OUTPUT).decode(errors="replace").strip()
-        return Asked(status, process.late, process.cpu_seconds, message, answers.log(_remarks(remarks)))
+        return Asked(status, process.late, process.cpu_seconds, message, answers.log(remarks_in(remarks)))
 
 
 @dataclass
@@ -248,8 +263,3 @@ class _Answers:
 
 def _one(signature: Signature, payload: bytes) -> Values:
     return np.ndarray(1, signature.features.dtype, payload)
-
-
-def _remarks(file: Path) -> list[Remark]:
-    # A compiler that fails early does not make the file.
-    return read_remarks(file.read_bytes()) if file.is_file() else []

@@ -14,14 +14,16 @@ from policybridge_client.decisions.files import path_in_store, read_store
 from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.store import Heading, Section, Store
 from policybridge_client.decisions.text import By
+from policybridge_client.llvm.asked import check_asks
 from policybridge_client.llvm.compilers import CompilerCommand, Kind, compiles, source_of
 from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
 from policybridge_client.llvm.host import run_compiler
+from policybridge_client.llvm.inliner import defaults_of
 from policybridge_client.llvm.process import run_plain
 from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.statistics import FAILED, Applied, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.surroundings import Surroundings
-from policybridge_client.llvm.tasks import INLINE, defaults_of
+from policybridge_client.llvm.tasks import INLINE
 from policybridge_client.llvm.versions import llvm_version
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_core.lacking import lacking
@@ -70,7 +72,7 @@ def run_with_decisions(
 
     """
     compiler = CompilerCommand.of(command)
-    INLINE.check(compiler.kind)
+    check_asks(compiler.kind, INLINE)
     run = _Run(compiler, config, surroundings or Surroundings(), interrupts or Interrupts())
     return run.report()
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policybridge_client.llvm.tasks import INLINING_DEFAULT
+from policybridge_client.llvm.inliner import INLINING_DEFAULT
 from policybridge_serdes import Values
 
 _COST: Final = 5

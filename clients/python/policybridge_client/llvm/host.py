@@ -8,10 +8,11 @@ from time import perf_counter
 
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
-from policybridge_client.llvm.asked import serve, start_asking
+from policybridge_client.llvm.asked import check_asks, serve, start_asking
 from policybridge_client.llvm.compilers import CompilerCommand, source_of
 from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.growth import Growth
+from policybridge_client.llvm.inliner import defaults_of
 from policybridge_client.llvm.process import CompilerProcess, run_plain
 from policybridge_client.llvm.record import Compilation, report_outcome, scope_labels
 from policybridge_client.llvm.responder import Patience, Responder
@@ -19,7 +20,7 @@ from policybridge_client.llvm.signals import Interrupts
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Fallback, Report
 from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_client.llvm.targets import target_of
-from policybridge_client.llvm.tasks import Task, defaults_of, load_task
+from policybridge_client.llvm.tasks import Task, load_task
 from policybridge_client.local import decide_here, takes_forms
 from policybridge_client.outage import Outage
 from policybridge_client.trace_context import with_trace_context
@@ -55,7 +56,7 @@ def run_compiler(
     """
     compiler = CompilerCommand.of(command)
     task = load_task(config.task)
-    task.check(compiler.kind)
+    check_asks(compiler.kind, task)
     with ExitStack() as stack:
         if connection is None:
             connection = connect(config.server, timeout=config.timeout, credentials=config.credentials)

@@ -11,11 +11,12 @@ from policybridge_client.answers import Answers
 from policybridge_client.llvm.asked import asking_variables, serve
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.growth import Growth
+from policybridge_client.llvm.inliner import Defaults
 from policybridge_client.llvm.process import Channel, CompilerProcess
 from policybridge_client.llvm.responder import Patience, Responder
 from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, Report
 from policybridge_client.llvm.surroundings import Surroundings
-from policybridge_client.llvm.tasks import INLINE, Defaults, Task
+from policybridge_client.llvm.tasks import INLINE, Task
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_serdes import PolicyReference, SessionOptions
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from policybridge_client.contract import ClientSession
 from policybridge_client.llvm.growth import Growth
+from policybridge_client.llvm.inliner import Defaults
 from policybridge_client.llvm.statistics import CompilationStatistics
-from policybridge_client.llvm.tasks import Defaults, Task, check_llvm_signature
+from policybridge_client.llvm.tasks import Task, check_llvm_signature
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError
 from policybridge_serdes import Signature, Values
 from policybridge_serdes.interactive import Context, Event, Header

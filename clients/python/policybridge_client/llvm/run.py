@@ -12,6 +12,7 @@ from policybridge_client.connection import SERVER
 from policybridge_client.credentials import Credentials
 from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.decisions.finding import NAME, OFF, find_store
+from policybridge_client.llvm.asked import check_asks
 from policybridge_client.llvm.compiler_cache import compiler_cache
 from policybridge_client.llvm.compilers import CompilerCommand, compiles, is_trial, source_of
 from policybridge_client.llvm.config import GROWTH_LIMIT, RETRY_AFTER, HostConfig
@@ -171,7 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _is_unknown(compiler: Sequence[str]) -> bool:
     try:
-        INLINE.check(CompilerCommand.of(compiler).kind)
+        check_asks(CompilerCommand.of(compiler).kind, INLINE)
     except InvalidError:
         return True
     return False
