@@ -36,10 +36,11 @@ from policybridge_train.tuning.autotuner import Autotuner
 from policybridge_train.tuning.building import tell_untuned
 from policybridge_train.tuning.confirming import confirm
 from policybridge_train.tuning.linked import Objects, Programs, link
-from policybridge_train.tuning.module import KINDS, ModuleTuning
+from policybridge_train.tuning.module import ModuleTuning
 from policybridge_train.tuning.sharing import Sharing
 from policybridge_train.tuning.storing import StoreKeeper
 from policybridge_train.tuning.telling import Telling
+from policybridge_train.tuning.tools import KINDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,12 +28,12 @@ from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.building import built, converted
 from policybridge_train.tuning.choices import Gains
 from policybridge_train.tuning.compilers import BuildCompilers
-from policybridge_train.tuning.module import INLINE, KINDS, PASSES, Tools
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.sharing import Sharing
 from policybridge_train.tuning.starting import PolicyStart
 from policybridge_train.tuning.storing import StoreKeeper
+from policybridge_train.tuning.tools import INLINE, KINDS, PASSES, Tools
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from policybridge_client.cli import main
 from policybridge_client.decisions import read_store
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.tuning.autotuner import Autotuner
-from policybridge_train.tuning.module import ModuleTuning, Tools
+from policybridge_train.tuning.module import ModuleTuning
 from policybridge_train.tuning.progress import Progress
 from policybridge_train.tuning.ranking import Ranking
+from policybridge_train.tuning.tools import Tools
 from tests.client.compilers import write_source
 from tests.training.corpora import write_corpus
 from tests.training.tuning.autotuning import zig_compiler

@@ -1,8 +1,7 @@
 """Tuning one module: compile by compile, within its budget."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from time import monotonic
@@ -12,27 +11,11 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.processes.process import Running
-from policybridge_train.tuning.choices import OUTLINER, Gains
 from policybridge_train.tuning.flips import MODULE, Decided
-from policybridge_train.tuning.progress import Progress
-from policybridge_train.tuning.ranking import Ranking
 from policybridge_train.tuning.round import Round
 from policybridge_train.tuning.search import TUNED, Search
-from policybridge_train.tuning.sharing import Sharing
 from policybridge_train.tuning.starting import take_start
-
-INLINE: Final = "inline"
-PASSES: Final = "passes"
-KINDS: Final = (INLINE, PASSES)
-"""The kinds of decisions."""
-
-_MOST_IDLE: Final = {INLINE: 3, PASSES: 7}
-"""Rounds in a row without a gain, by the kinds of decisions, after which a module is done …"""
-
-_IDLE_PART: Final = 3
-_IDLE_LIMIT: Final = 21
-"""… and of passes this part of the budget, up to this limit: one choice in some twenty may help a function yet."""
+from policybridge_train.tuning.tools import INLINE, PASSES, Tools
 
 _CLOSING: Final = 2
 """The last compiles of a budget, which are for checking: the second is needed where the first shows a larger region."""
@@ -48,51 +31,6 @@ _WHOLE: Final = 4
 
 _LEAST_LEFT: Final = 8
 """… in compiles at least: of 16 C modules none won by the outliner, so that a small budget tries all else before."""
-
-Start = Callable[[Module, Search], Decided | None]
-
-
-@dataclass(frozen=True)
-class Tools:
-    """Shared by the searches of all modules.
-
-    Attributes:
-        compiler: compiles.
-        ranking: says which flips to try.
-        progress: keeps searches on disk; idle ones use no memory.
-        budget: compiles of a module, the default's among them.
-        start: gives a module's decisions from the store.
-        running: the compilers that run.
-        searching: tells compilers apart, so that each has its own searches.
-        sharing: what modules have in common, if programs are to become smaller and not objects.
-        policy: gives a policy's decisions, for modules of which the store has none.
-        kinds: the kinds of decisions that are searched.
-        gains: say which choices of passes to try.
-        spared: patterns of functions whose decisions all stay LLVM's own.
-
-    """
-
-    compiler: FarmCompiler
-    ranking: Ranking
-    progress: Progress
-    budget: int
-    start: Start
-    running: Running
-    searching: str
-    sharing: Sharing | None = None
-    policy: Callable[[Module, Iterable[str]], Decided] | None = None
-    kinds: Sequence[str] = (INLINE,)
-    gains: Gains = field(default_factory=Gains)
-    spared: Sequence[str] = ()
-
-    @property
-    def chooses(self) -> bool:
-        """Whether passes are chosen."""
-        return PASSES in self.kinds
-
-    def spared_of(self, search: Search) -> set[str]:
-        """Give the functions of a module that match the patterns of `spared`."""
-        return {name for name in search.sizes if any(fnmatchcase(name, pattern) for pattern in self.spared)}
 
 
 class _Compile(NamedTuple):
@@ -125,6 +63,7 @@ class ModuleTuning:
         self.failure = ""
         self.done = False
         self._tools = tools
+        self._most_idle = tools.most_idle
         self._key = self._named()
         self._lock = Lock()
         self._search: Search | None = None
@@ -141,12 +80,6 @@ class ModuleTuning:
     def seconds_to_close(self) -> float:
         """The wall time, about, after which a search that is closed now has ended."""
         return _CLOSING * self._seconds if self._has_last and not self.done else 0.0
-
-    @property
-    def _most_idle(self) -> int:
-        idle = sum(_MOST_IDLE[kind] for kind in self._tools.kinds)
-        longer = min(self._tools.budget // _IDLE_PART, _IDLE_LIMIT) - _MOST_IDLE[PASSES]
-        return idle + max(0, longer) if self._tools.chooses else idle
 
     def close(self) -> None:
         """Begin no more compiles, except of accepted moves that were not compiled alone yet and of the whole module."""
@@ -281,30 +214,8 @@ class ModuleTuning:
         return min(whole, max(2, whole // _RETUNED)) if search.started else whole
 
     def _begin(self, measured: CompileResult) -> None:
-        search = self._search = Search.begin(measured)
-        if self._tools.sharing is not None:
-            self._tools.sharing.add(self.module.name, search.weak)
-        if self._tools.spared_of(search):
-            # The outliner, the store's decisions or a policy's would touch these functions, too.
-            return
-        search.whole = [OUTLINER] if self._tools.chooses and not self._tools.gains.late else []
-        search.start = self._tools.start(self.module, search)
-        search.started = search.start is not None
-        if search.start is None and self._tools.policy is not None:
-            search.spent += 1
-            search.start = self._decided(search)
-
-    def _decided(self, search: Search) -> Decided | None:
-        tools = self._tools
-        try:
-            made = tools.policy(self.module, search.sizes) if tools.policy else Decided()
-            passes = tools.gains.effective(made.passes) if tools.chooses else {}
-            start = Decided(made.inlining if INLINE in tools.kinds else {}, passes)
-            return start if start.count else None
-        except PolicyBridgeError as error:
-            # The search begins with LLVM's own decisions then.
-            self.failure = str(error)
-            return None
+        self._search = Search.begin(measured)
+        self.failure = self._tools.prepare(self.module, self._search) or self.failure
 
     def _of_whole(self, search: Search) -> _Compile:
         """Compile a move of the whole module: it has no other credit than the module's bytes."""
@@ -349,8 +260,8 @@ class ModuleTuning:
     def _try(self, search: Search) -> _Compile | None:
         tools = self._tools
         ranking = tools.ranking if INLINE in tools.kinds and MODULE not in search.decided.passes else None
-        gains, spared = tools.gains if tools.chooses else None, tools.spared_of(search)
-        tried = Round(search, ranking, self._rounds, gains, spared)
+        gains = tools.gains if PASSES in tools.kinds else None
+        tried = Round(search, ranking, self._rounds, gains, search.matching(tools.spared))
         if not tried.moves and self._under_way:
             # All that is left is under way.
             return None

@@ -6,6 +6,7 @@ without a compile to check in between: the sizes after them are known, because t
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
 import msgspec
@@ -137,6 +138,10 @@ class Search(msgspec.Struct):
         """Give the bytes of a text with these functions, with the sizes of shared functions divided."""
         shared = self.shared or {}
         return text - sum(sizes[name] * (1 - 1 / shared[name]) for name in shared if name in sizes)
+
+    def matching(self, patterns: Sequence[str]) -> set[str]:
+        """Give the functions whose names match one of the patterns."""
+        return {name for name in self.sizes if any(fnmatchcase(name, pattern) for pattern in patterns)}
 
     @property
     def shipped(self) -> Decided:
