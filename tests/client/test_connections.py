@@ -23,6 +23,7 @@ from policybridge_core.errors import (
     UnavailableError,
 )
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack, unpack
+from tests.client.leaving import leaving
 from tests.conftest import RunningServer, ServerFactory
 
 SUM = Signature.of(
@@ -250,6 +251,17 @@ class TestGrpc(RemoteContract):
         assert unpack(answer.layout, answer.values)["sum"].tolist() == [5]
         assert answer.policy.name == "sum"
         connection.close()
+
+    @pytest.mark.timeout(20)
+    def test_a_server_that_leaves_as_a_session_is_opened_is_unavailable(self) -> None:
+        with leaving() as port, connect(f"grpc:127.0.0.1:{port}") as connection, pytest.raises(UnavailableError):
+            open_session(connection)
+
+    @pytest.mark.timeout(20)
+    def test_a_session_that_a_leaving_server_refused_is_opened_at_its_successor(self, server: RunningServer) -> None:
+        successor = int(server.grpc.rpartition(":")[2])
+        with leaving(successor) as port, connect(f"grpc:127.0.0.1:{port}") as connection:
+            assert add(open_session(connection), 2, 3) == 5
 
 
 class _TestGrpcWith(TestGrpc):

@@ -5,6 +5,7 @@ ended, a JSON object: ``acknowledged``, with what the server acknowledged, or ``
 not the observation and the mark of one artifact.
 """
 
+import faulthandler
 import random
 import sys
 import threading
@@ -24,6 +25,9 @@ SOURCE = """class Policy:
 _TIMEOUT = 15.0
 _LONGEST = 200
 _PAUSE = 0.05
+ENDS = 60.0
+"""Seconds within which a client ends after its standard input."""
+_TOLD = 10.0
 
 
 @dataclass
@@ -48,6 +52,8 @@ def main() -> None:
 
 def _wait_for_end(over: threading.Event) -> None:
     sys.stdin.read()
+    # Should it hang, its last words say where.
+    faulthandler.dump_traceback_later(ENDS - _TOLD)
     over.set()
 
 

@@ -10,16 +10,16 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from policybridge_bench.processes import free_port, module, running, wait_ready
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import PolicyBridgeError
-from tests.soak.client import POLICY, SOURCE, Acknowledged
+from tests.soak.client import ENDS, POLICY, SOURCE, Acknowledged
 
 _TOML: Final = 'backend = "python"\ninline = true\n'
-_ENDS: Final = 60.0
 
 
 class Server:
@@ -70,7 +70,7 @@ class Server:
     def end(self, number: signal.Signals) -> None:
         """End its present run by a signal."""
         self._process.send_signal(number)
-        self._process.wait(_ENDS)
+        self._process.wait(ENDS)
         self._stack.close()
 
 
@@ -100,12 +100,15 @@ class Clients:
         self._seeds = iter(range(seed * 1000, seed * 1000 + 1_000_000))
         self._members = [self._start() for _ in range(count)]
 
-    def _start(self) -> "tuple[subprocess.Popen[str], threading.Thread]":
-        command = module("tests.soak.client", next(self._seeds), *self._server.addresses)
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def _start(self) -> "_Client":
+        seed, pipe = next(self._seeds), subprocess.PIPE
+        command = module("tests.soak.client", seed, *self._server.addresses)
+        log = self._server.folder / f"client-{seed}"
+        with log.open("wb") as errors:
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
         reader = threading.Thread(target=self._read, args=(process,), daemon=True)
         reader.start()
-        return process, reader
+        return _Client(process, reader, log)
 
     def _read(self, process: "subprocess.Popen[str]") -> None:
         for line in process.stdout or ():
@@ -121,29 +124,34 @@ class Clients:
     def kill(self, which: int) -> None:
         """Kill one client in the middle of its session; another one takes its place."""
         which %= len(self._members)
-        process, reader = self._members[which]
-        process.kill()
-        _wait_for(process, reader)
+        self._members[which].process.kill()
+        self._members[which].wait()
         self._members[which] = self._start()
 
     def stop(self) -> None:
         """Let the clients end their sessions."""
-        for process, _ in self._members:
-            if process.stdin is not None:
-                process.stdin.close()
-        for process, reader in self._members:
+        for member in self._members:
+            if member.process.stdin is not None:
+                member.process.stdin.close()
+        for member in self._members:
             try:
-                process.wait(_ENDS)
+                member.process.wait(ENDS)
             except subprocess.TimeoutExpired:
-                self.wrong.append(f"the client {process.pid} hung")
-                process.kill()
-            _wait_for(process, reader)
+                member.process.kill()
+                self.wrong.append(f"a client hung:\n{member.log.read_text()}")
+            member.wait()
 
 
-def _wait_for(process: "subprocess.Popen[str]", reader: threading.Thread) -> None:
-    """Wait until a process has ended and all that it said is read."""
-    with process:
-        reader.join(_ENDS)
+@dataclass(frozen=True)
+class _Client:
+    process: "subprocess.Popen[str]"
+    reader: threading.Thread
+    log: Path
+
+    def wait(self) -> None:
+        """Wait until it has ended and all that it said is read."""
+        with self.process:
+            self.reader.join(ENDS)
 
 
 class Publisher(threading.Thread):

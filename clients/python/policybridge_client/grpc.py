@@ -12,7 +12,7 @@ from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.contract import FormReference
 from policybridge_client.credentials import Credentials
 from policybridge_client.grpc_channel import open_channel, token_metadata
-from policybridge_client.grpc_stream import Stream, error_of, with_cure
+from policybridge_client.grpc_stream import RefusedError, Stream, error_of, with_cure
 from policybridge_client.spool import PATIENCE
 from policybridge_core.closing import Closing
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
@@ -114,13 +114,19 @@ class GrpcConnection(Closing):
             exploration=exploration_to_pb(options.exploration),
             evaluates=options.evaluates and self._serdes_name == "bitstream",
         )
-        stream = Stream(self._stub, self._target, self._timeout, self._metadata)
-        self._streams.add(stream)
-        session = GrpcSession(stream, opening, signature, self._serdes)
+        try:
+            session = GrpcSession(self._stream(), opening, signature, self._serdes)
+        except RefusedError:
+            session = GrpcSession(self._stream(), opening, signature, self._serdes)
         session.server = f"{'grpcs' if self._secure else 'grpc'}:{self._target}"
         session.asked, session.options = policy, options
-        session.new_stream = lambda: Stream(self._stub, self._target, self._timeout, self._metadata)
+        session.new_stream = self._stream
         return session
+
+    def _stream(self) -> Stream:
+        stream = Stream(self._stub, self._target, self._timeout, self._metadata)
+        self._streams.add(stream)
+        return stream
 
     def check(self) -> None:
         """Check that the server answers an empty request, with advice or with an error."""

@@ -13,6 +13,10 @@ Metadata = tuple[tuple[str, str], ...]
 
 _LOCAL: Final = ("unix:", "unix-abstract:")
 
+_NO_RETRIES: Final = ("grpc.enable_retries", 0)
+"""gRPC repeats a streaming call that a server refused unseen, and if the server cannot be reached then, the call never
+ends, not even if it is cancelled (1.85)."""
+
 
 def split_address(address: str) -> tuple[str, bool]:
     """Give the gRPC target of ``grpc:TARGET``, ``grpcs:TARGET`` or ``TARGET``, and whether it is over TLS."""
@@ -37,6 +41,7 @@ def open_channel(
         InvalidError: a file cannot be read.
 
     """
+    options = [*options, _NO_RETRIES]
     if not secure:
         return grpc.insecure_channel(target, options=options)
     ca, certificate, key = credentials.ca, credentials.certificate, credentials.key

@@ -21,8 +21,18 @@ from policybridge_core.errors import (
 )
 from policybridge_core.lacking import lacking
 
+_REFUSED: Final = ("GOAWAY received", "RST_STREAM with error code 7")
+"""In gRPC's details of a call that the server has not seen: it is leaving, or takes no more streams."""
+
 _CLOSING: Final = 1.0
 """Seconds to wait for the server's end of a stream that the client has half-closed."""
+
+
+class RefusedError(UnavailableError):
+    """The server refused a call unseen, so that it can be made again.
+
+    Cure: begin the call again, once.
+    """
 
 
 class Stream:
@@ -166,5 +176,6 @@ def error_of(failure: grpc.RpcError, target: str) -> PolicyBridgeError:
     status, details = failure.code().value[0], failure.details() or "no reason given"
     # The client did not cancel: the server stopped while it received the call.
     if failure.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return UnavailableError(f"the server at {target}: {with_cure(details)}")
+        refused = any(each in details for each in _REFUSED)
+        return (RefusedError if refused else UnavailableError)(f"the server at {target}: {with_cure(details)}")
     return error_from_status(status, details)
