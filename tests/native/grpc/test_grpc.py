@@ -15,6 +15,7 @@ import pytest
 
 from policybridge_serdes import ElementType, Outcome, Signature, TensorSpec, pack
 from policybridge_server.ledger.reader import LedgerReader
+from tests.client.leaving import leaving
 from tests.client.policies import write_policies
 from tests.conftest import RunningServer, command, running_server
 from tests.native.channels import Channel, ChannelError, running_channel
@@ -326,6 +327,18 @@ def test_a_server_that_stops_ends_the_session_as_unavailable(connect: Connect, p
         process.wait(60)
         with pytest.raises(ChannelError, match="UNAVAILABLE"):
             session.ask(a=1, b=1)
+
+
+def test_a_server_that_leaves_as_a_session_is_opened_is_unavailable(connect: Connect) -> None:
+    with leaving() as port, pytest.raises(ChannelError, match="UNAVAILABLE"):
+        connect(f"grpc:127.0.0.1:{port}").open("sum", SUM)
+
+
+def test_a_session_that_a_leaving_server_refused_is_opened_at_its_successor(
+    connect: Connect, recording: Recording
+) -> None:
+    with leaving(int(recording.server.grpc.rpartition(":")[2])) as port:
+        assert connect(f"grpc:127.0.0.1:{port}").open("sum", SUM).ask(a=1, b=1).value.item() == 2
 
 
 def test_no_server_is_unavailable_and_the_message_names_the_address(connect: Connect) -> None:
