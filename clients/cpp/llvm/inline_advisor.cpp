@@ -1,5 +1,6 @@
 #include "inline_advisor.h"
 
+#include "call_costs.h"
 #include "sha256.h"
 #include "spared_measuring.h"
 
@@ -170,6 +171,7 @@ public:
 
 private:
   std::unique_ptr<InlineAdvice> getAdviceImpl(CallBase &call) override {
+    forget_costs(*call.getCaller(), FAM);
     // Every call counts, so that its name is the same as under a store of decisions.
     if (sites_)
       site_ = sites_->ask(call);
@@ -181,6 +183,7 @@ private:
   }
 
   std::unique_ptr<InlineAdvice> getMandatoryAdvice(CallBase &call, bool inlines) override {
+    forget_costs(*call.getCaller(), FAM);
     if (is_left_to_llvm(call))
       return std::make_unique<InlineAdvice>(this, call, getCallerORE(call), inlines);
     return MLInlineAdvisor::getMandatoryAdvice(call, inlines);

@@ -1,3 +1,4 @@
+#include "call_costs.h"
 #include "host_version.h"
 #include "inline_advisor.h"
 #include "module_names.h"
@@ -213,6 +214,8 @@ void register_callbacks(PassBuilder &builder) {
     analyses.registerPass([&] { return OwnedByModule<StoreSession>(configuration); });
     analyses.registerPass([&] { return AdvisorAnalysis(configuration); });
   });
+  builder.registerAnalysisRegistrationCallback(
+      [](FunctionAnalysisManager &analyses) { analyses.registerPass([] { return MeasuredCalls(); }); });
   register_pass_hooks(builder, configuration);
   builder.registerPipelineStartEPCallback(
       [](ModulePassManager &passes, auto...) { passes.addPass(StartOfCompilation()); });

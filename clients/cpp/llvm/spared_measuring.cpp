@@ -1,12 +1,11 @@
 #include "spared_measuring.h"
 
+#include "call_costs.h"
 #include "settings.h"
 
-#include "llvm/Analysis/AssumptionCache.h"
 #include "llvm/Analysis/InlineCost.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
-#include "llvm/Analysis/TargetTransformInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InstIterator.h"
@@ -43,22 +42,34 @@ bool may_be_refused(const Function &caller, const Function &callee) {
 
 } // namespace
 
-/// Whether LLVM itself must measure: the policy takes a feature that only LLVM's class has, or the command line makes
-/// LLVM pass over some calls.
-bool SparedInlineAdvisor::needs_all() {
-  const cl::Option *skipping = cl::getRegisteredOptions().lookup("ml-inliner-skip-policy");
-  return may_take("cost_estimate") || may_take("node_count") || may_take("edge_count") ||
-         (skipping && skipping->getNumOccurrences());
+/// LLVM's class keeps its counts of the module's functions and calls private; an explicit instantiation may name them.
+template <std::int64_t MLInlineAdvisor::*nodes, std::int64_t MLInlineAdvisor::*edges> struct Counts {
+  friend std::int64_t nodes_of(const MLInlineAdvisor &advisor) { return advisor.*nodes; }
+  friend std::int64_t edges_of(const MLInlineAdvisor &advisor) { return advisor.*edges; }
+};
+std::int64_t nodes_of(const MLInlineAdvisor &advisor);
+std::int64_t edges_of(const MLInlineAdvisor &advisor);
+template struct Counts<&MLInlineAdvisor::NodeCount, &MLInlineAdvisor::EdgeCount>;
+
+/// Whether LLVM's own steps are taken: the command line makes it pass over some calls, or give features of its own.
+bool SparedInlineAdvisor::is_left_to_llvm() {
+  const auto is_set = [](const char *name) {
+    const cl::Option *option = cl::getRegisteredOptions().lookup(name);
+    return option && option->getNumOccurrences();
+  };
+  return is_set("ml-inliner-skip-policy") || is_set("ml-inliner-ir2vec-vocab-file");
 }
+
+bool SparedInlineAdvisor::takes_estimate() { return may_take("cost_estimate"); }
 
 bool SparedInlineAdvisor::takes_costs() {
 #define POLICYBRIDGE_TAKEN(type, shape, name, text) || may_take(#name)
-  return false INLINE_COST_FEATURE_ITERATOR(POLICYBRIDGE_TAKEN);
+  return takes_estimate() INLINE_COST_FEATURE_ITERATOR(POLICYBRIDGE_TAKEN);
 #undef POLICYBRIDGE_TAKEN
 }
 
 std::unique_ptr<InlineAdvice> SparedInlineAdvisor::getAdviceImpl(CallBase &call) {
-  return needs_all_ ? MLInlineAdvisor::getAdviceImpl(call) : spared_advice(call);
+  return is_left_to_llvm_ ? MLInlineAdvisor::getAdviceImpl(call) : spared_advice(call);
 }
 
 /// The steps of LLVM's `MLInlineAdvisor::getAdviceImpl`, in its order.
@@ -75,7 +86,7 @@ std::unique_ptr<InlineAdvice> SparedInlineAdvisor::spared_advice(CallBase &call)
   const bool is_mandatory = kind == MandatoryInliningKind::Always;
   if (isForcedToStop())
     return fixed_advice(call, is_mandatory);
-  if (!measure(call))
+  if (!measure(call, is_mandatory))
     return fixed_advice(call, false);
   if (is_mandatory)
     return getMandatoryAdvice(call, true);
@@ -88,20 +99,18 @@ std::unique_ptr<InlineAdvice> SparedInlineAdvisor::fixed_advice(CallBase &call, 
   return std::make_unique<InlineAdvice>(this, call, getCallerORE(call), inlines);
 }
 
-/// Set the cost features, if the policy takes one; false where the call cannot be inlined.
-bool SparedInlineAdvisor::measure(CallBase &call) {
-  Function &callee = *call.getCalledFunction();
-  if (!takes_costs_ && !may_be_refused(*call.getCaller(), callee))
+/// Set the features about costs, if the policy takes one; false where the call cannot be inlined.
+bool SparedInlineAdvisor::measure(CallBase &call, bool is_mandatory) {
+  if (!takes_costs_ && !may_be_refused(*call.getCaller(), *call.getCalledFunction()))
     return true;
-  const std::optional<InlineCostFeatures> costs = getInliningCostFeatures(
-      call, FAM.getResult<TargetIRAnalysis>(callee),
-      [&](Function &function) -> AssumptionCache & { return FAM.getResult<AssumptionAnalysis>(function); });
-  for (std::size_t index = 0; costs && index < costs->size(); ++index)
-    *ModelRunner->getTensor<std::int64_t>(index) = (*costs)[index];
-  return costs.has_value();
+  const CallCosts costs = costs_of(call, FAM, takes_estimate_);
+  for (std::size_t index = 0; costs.features && index < costs.features->size(); ++index)
+    *ModelRunner->getTensor<std::int64_t>(index) = (*costs.features)[index];
+  *ModelRunner->getTensor<std::int64_t>(FeatureIndex::cost_estimate) = costs.estimate.value_or(0);
+  return costs.features && (costs.estimate || is_mandatory || !takes_estimate_);
 }
 
-/// Set the other features, but for those of `needs_all`.
+/// Set the other features.
 void SparedInlineAdvisor::set_features(CallBase &call) {
   Function &caller = *call.getCaller(), &callee = *call.getCalledFunction();
   const FunctionPropertiesInfo &above = getCachedFPI(caller), &below = getCachedFPI(callee);
@@ -110,6 +119,8 @@ void SparedInlineAdvisor::set_features(CallBase &call) {
   };
   set(FeatureIndex::callee_basic_block_count, below.BasicBlockCount);
   set(FeatureIndex::callsite_height, getInitialFunctionLevel(caller));
+  set(FeatureIndex::node_count, nodes_of(*this));
+  set(FeatureIndex::edge_count, edges_of(*this));
   set(FeatureIndex::nr_ctant_params, count_if(call.args(), [](const Use &given) { return isa<Constant>(given); }));
   set(FeatureIndex::caller_users, above.Uses);
   set(FeatureIndex::caller_conditionally_executed_blocks, above.BlocksReachedFromConditionalInstruction);

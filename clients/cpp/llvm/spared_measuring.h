@@ -5,12 +5,11 @@
 
 namespace policybridge::plugin {
 
-/// LLVM's machine-learned inline advisor, without the measuring that the policy has no use for.
+/// LLVM's machine-learned inline advisor, without the measuring that gives nothing new.
 ///
 /// LLVM walks the callee twice for each decision: for `cost_estimate`, and for its 25 cost features. That is half of
-/// the cost of a decision by an embedded policy. A policy that takes neither is spared both walks, one that takes the
-/// cost features alone is spared the first. It must not take `node_count` and `edge_count` either, which are private
-/// to LLVM's class.
+/// the cost of a decision by an embedded policy. A call that is like an earlier one is spared both walks, and every call
+/// if the policy takes none of these features.
 class SparedInlineAdvisor : public llvm::MLInlineAdvisor {
 public:
   using MLInlineAdvisor::MLInlineAdvisor;
@@ -19,14 +18,16 @@ protected:
   std::unique_ptr<llvm::InlineAdvice> getAdviceImpl(llvm::CallBase &call) override;
 
 private:
-  static bool needs_all();
+  static bool is_left_to_llvm();
+  static bool takes_estimate();
   static bool takes_costs();
   std::unique_ptr<llvm::InlineAdvice> spared_advice(llvm::CallBase &call);
   std::unique_ptr<llvm::InlineAdvice> fixed_advice(llvm::CallBase &call, bool inlines);
-  bool measure(llvm::CallBase &call);
+  bool measure(llvm::CallBase &call, bool is_mandatory);
   void set_features(llvm::CallBase &call);
 
-  const bool needs_all_ = needs_all();
+  const bool is_left_to_llvm_ = is_left_to_llvm();
+  const bool takes_estimate_ = takes_estimate();
   const bool takes_costs_ = takes_costs();
 };
 

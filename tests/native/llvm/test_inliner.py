@@ -178,8 +178,95 @@ def test_an_echo_gives_the_bitcode_of_the_plain_pipeline_at_every_level(
 def test_observations_are_those_of_llvms_interactive_mode(
     plugin: Plugin, demo: Path, ledger: Path, tmp_path: Path, source: str
 ) -> None:
-    module = emit_demo(plugin.major, source, demo)
-    opt = [f"opt-{plugin.major}", "-passes=default<Oz>", module, "-o", tmp_path / "made.bc"]
+    _assert_llvms_observations(plugin, emit_demo(plugin.major, source, demo), ledger, tmp_path)
+
+
+_ALIKE = """
+struct Pair { int first, second; int rest[6]; };
+extern "C" int shown(const void *);
+static int sum(Pair *to, int *from, int count) {
+  if (to == nullptr || !from) return -1;
+  int all = to->first;
+  for (int n = 0; n < count; ++n) all += from[n] * to->second;
+  return all == 3 ? shown(to) + shown(from) : all;
+}
+static int alone(int x) { return x * shown(&x) + shown(nullptr) * x; }
+static bool same(const int *one, const int *other) { return one == other ? shown(one) > 2 : shown(other) > shown(one); }
+template <int N> __attribute__((optsize)) int small(Pair *pair, int *given) {
+  return sum(pair, given, N) + sum(pair, given, N);
+}
+int twice(Pair *pair, int *given, int n) { return sum(pair, given, n) + sum(pair, given + n, n) + sum(pair, given, n); }
+int consts(Pair *pair, int *given) {
+  return sum(pair, given, 4) + sum(pair, given, 0) + sum(nullptr, given, 4) + sum(pair, given, 4);
+}
+int locals(int *given) {
+  Pair mine{1, 2, {}}, other{2, 3, {}};
+  return sum(&mine, given, 3) + sum(&other, given, 3) + sum(&mine, mine.rest, 3) + sum(&other, mine.rest, 3);
+}
+int places(Pair *pair, long at) {
+  return same(pair->rest, pair->rest) + same(pair->rest, pair->rest + 1) + same(pair->rest + 1, pair->rest + 2) +
+         same(pair->rest, pair[at].rest) + same(&pair->first, pair[at].rest);
+}
+int again(int n, int *given) {
+  Pair mine{n, n, {}};
+  return n < 2 ? sum(&mine, given, 2) : again(n - 1, given) + sum(&mine, given, 2);
+}
+int once(int x) { return alone(x) + 1; }
+static int tiny(int x) { return x * 3 + 1; }
+int both(int x, int y) { return tiny(x) + tiny(y); }
+static int pick(int kind, int *given) {
+  if (kind == 1) return shown(given) + shown(given + 1) * shown(given + 2);
+  if (kind == 2) return shown(given) - shown(given + 3);
+  return shown(given + kind) * shown(given - kind) + shown(nullptr);
+}
+int picks(int *given, int kind) { return pick(1, given) + pick(2, given) + pick(kind, given) + pick(1, given); }
+static int peek(const Pair &at) { return at.first * 3 + at.second * shown(at.rest) + at.rest[1] * at.rest[2]; }
+int peeks(Pair &given) {
+  Pair mine{3, 4, {}};
+  return peek(given) + peek(mine) + peek(given) + peek(mine);
+}
+int peeks_again(Pair &given, Pair &other) { return peek(other) + peek(given) * peek(given); }
+static int odd(int n, int *given);
+static int even(int n, int *given) {
+  return n == 0 ? shown(given) : odd(n - 1, given) + odd(n - 1, given) + shown(&n);
+}
+static int odd(int n, int *given) {
+  return n == 0 ? shown(given) * 2 : even(n - 1, given) + even(n - 1, given) + shown(&n);
+}
+int parity(int n, int *given) { return even(n, given) + odd(n, given) + even(n, given); }
+int first(Pair *pair, int *given) { return small<2>(pair, given) + small<5>(pair, given); }
+int ring_a(int n, int *given), ring_b(int n, int *given), ring_c(int n, int *given), ring_d(int n, int *given);
+static int step(int x, int *given) { return given[x] * 3 + 1; }
+int ring_a(int n, int *given) { return n < 2 ? shown(given) : ring_b(n - 1, given) + shown(&n) * step(n, given); }
+int ring_b(int n, int *given) { return n < 3 ? shown(given) : ring_c(n - 2, given) + step(n, given) * step(2, given); }
+int ring_c(int n, int *given) { return n < 4 ? step(n, given) : ring_a(n - 3, given) + ring_d(n - 1, given); }
+int ring_d(int n, int *given) { return n < 5 ? shown(given) : ring_b(n - 1, given) - shown(&n) * step(n, given); }
+[[noreturn]] void ends(Pair *pair, int *given) { sum(pair, given, 4); __builtin_trap(); }
+struct Guard { ~Guard() { shown(this); } };
+int guarded(Pair *pair, int *given) {
+  Guard guard;
+  return sum(pair, given, 4) + sum(pair, given, 4) + twice(pair, given, 2);
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["-O2", "-Os", "-Oz"])
+def test_observations_of_calls_that_are_alike_are_those_of_llvms_interactive_mode(
+    plugin: Plugin, ledger: Path, tmp_path: Path, level: str
+) -> None:
+    source = tmp_path / "alike.cpp"
+    source.write_text(_ALIKE)
+    module = emit(plugin.major, source, tmp_path / "module.bc", level)
+    sent = _assert_llvms_observations(plugin, module, ledger, tmp_path)
+    measured = [name for name in sent.dtype.names or () if name in _MEASURED]
+    assert len(np.unique(sent[measured])) < 0.8 * len(sent)
+
+
+_MEASURED = ("cost_estimate", "callee", "constant_args", "constant_offset_ptr_args", "simplified_instructions")
+
+
+def _assert_llvms_observations(plugin: Plugin, module: Path, ledger: Path, folder: Path) -> Values:
+    opt = [f"opt-{plugin.major}", "-passes=default<Oz>", module, "-o", folder / "made.bc"]
     asking = command("run", "--policy", "echo", "--server", plugin.server, "--fallback", "error", "--", *opt)
     subprocess.run(asking, check=True)
     interactive = observations(ledger, last_session(ledger, "echo"))
@@ -189,6 +276,7 @@ def test_observations_are_those_of_llvms_interactive_mode(
     ours = ("site", "caller", "callee", "callee_local", "callee_discardable", "caller_discardable")
     assert sent.dtype.names == (*theirs, *ours, "callee_instructions", "caller_instructions")
     assert sent[list(theirs)].astype(interactive.dtype).tobytes() == interactive.tobytes()
+    return sent
 
 
 def test_observations_tell_the_site_caller_and_callee_as_a_log_of_sites_does(
