@@ -4,7 +4,6 @@ Only what scores and credit need, by numpy, because a search reads thousands of 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,70 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
+from policybridge_train.objects.classes import CLASSES
 
 _MAGIC: Final = b"\x7fELF"
 _LITTLE_ENDIAN: Final = 1
 _IDENTITY: Final = 16
 _EXTENDED: Final = 0xFFFF
-
-
-@dataclass(frozen=True)
-class _Class:
-    """Where a class of ELF files, of 32 or of 64 bits, has its tables, and the types of their entries.
-
-    Attributes:
-        header: bytes of the file's header.
-        word: the bytes of an offset.
-        place: of the offset of the section headers; ``count`` is that of their number, and two bytes on is that of the
-            section of names.
-        shift: bits of a relocation's info below the number of its symbol.
-
-    """
-
-    header: int
-    word: int
-    place: int
-    count: int
-    section: "np.dtype[Any]"
-    symbol: "np.dtype[Any]"
-    relocation: "np.dtype[Any]"
-    shift: int
-
-
-def _section_of(word: str) -> "np.dtype[Any]":
-    middle = [(name, word) for name in ("flags", "address", "offset", "size")]
-    return np.dtype(
-        [("name", "<u4"), ("type", "<u4"), *middle, ("link", "<u4"), ("info", "<u4"), ("align", word), ("entry", word)]
-    )
-
-
-_CLASSES: Final = {
-    1: _Class(
-        52,
-        4,
-        32,
-        48,
-        _section_of("<u4"),
-        np.dtype(
-            [("name", "<u4"), ("value", "<u4"), ("size", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2")]
-        ),
-        np.dtype([("offset", "<u4"), ("symbol", "<u4"), ("addend", "<i4")]),
-        8,
-    ),
-    2: _Class(
-        64,
-        8,
-        40,
-        60,
-        _section_of("<u8"),
-        np.dtype(
-            [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
-        ),
-        np.dtype([("offset", "<u8"), ("symbol", "<u8"), ("addend", "<i8")]),
-        32,
-    ),
-}
-"""By the byte of the header that tells them."""
 
 _SYMBOL_TABLE, _NO_BITS, _DYNAMIC_SYMBOLS = 2, 8, 11
 _WRITE, _ALLOCATED, _EXECUTABLE = 1, 2, 4
@@ -126,9 +67,9 @@ class ObjectFile:
     """
 
     def __init__(self, data: bytes, path: str = "") -> None:
-        if data[:4] != _MAGIC or len(data) < _IDENTITY or data[4] not in _CLASSES or data[5] != _LITTLE_ENDIAN:
+        if data[:4] != _MAGIC or len(data) < _IDENTITY or data[4] not in CLASSES or data[5] != _LITTLE_ENDIAN:
             raise InvalidError(f"{path} is no ELF file of 64 or 32 bits, little-endian")
-        self._class = _CLASSES[data[4]]
+        self._class = CLASSES[data[4]]
         if len(data) < self._class.header:
             raise InvalidError(f"{path} is cut off: it ends within its header")
         self.data = data
