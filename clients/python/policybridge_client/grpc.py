@@ -11,11 +11,11 @@ from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.contract import FormReference
 from policybridge_client.credentials import Credentials
-from policybridge_client.grpc_channel import open_channel, token_metadata
+from policybridge_client.grpc_channel import ask, close_channel, open_channel, token_metadata
 from policybridge_client.grpc_stream import RefusedError, Stream, error_of, with_cure
 from policybridge_client.spool import PATIENCE
 from policybridge_core.closing import Closing
-from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
+from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_serdes import (
     Layout,
     Outcome,
@@ -131,12 +131,8 @@ class GrpcConnection(Closing):
     def check(self) -> None:
         """Check that the server answers an empty request, with advice or with an error."""
         try:
-            self._stub.Evaluate(pb.EvaluateRequest(), timeout=self._timeout, metadata=self._metadata)
+            ask(self._stub.Evaluate, pb.EvaluateRequest(), self._target, self._timeout, self._metadata)
         except grpc.RpcError as failure:
-            if failure.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise DeadlineError(
-                    f"no answer from the server at {self._target} within {self._timeout:g} s"
-                ) from failure
             if failure.code() is grpc.StatusCode.UNAVAILABLE:
                 raise UnavailableError(
                     f"could not reach the server at {self._target}: {with_cure(failure.details() or '')}"
@@ -146,7 +142,7 @@ class GrpcConnection(Closing):
         """Report the outcome of any session."""
         request = pb.ReportOutcomeRequest(session_id=session_id, outcome=outcome_to_pb(outcome))
         try:
-            self._stub.ReportOutcome(request, timeout=self._timeout, metadata=self._metadata)
+            ask(self._stub.ReportOutcome, request, self._target, self._timeout, self._metadata)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
 
@@ -163,7 +159,7 @@ class GrpcConnection(Closing):
         request = pb.EvaluateRequest(policy=reference_to_pb(policy), advice_spec=spec_to_pb(advice) if advice else None)
         request.encoded.CopyFrom(EncodedTensors(serdes=self._serdes_name, data=serdes.encode(observation, layout)))
         try:
-            response = self._stub.Evaluate(request, timeout=self._timeout, metadata=self._metadata)
+            response = ask(self._stub.Evaluate, request, self._target, self._timeout, self._metadata)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
         layout, values = serdes.decode(response.encoded.data)
@@ -173,7 +169,7 @@ class GrpcConnection(Closing):
         """Close the channel; its sessions end."""
         for stream in list(self._streams):
             stream.close()
-        self._channel.close()
+        close_channel(self._channel)
 
 
 class SecureGrpcConnection(GrpcConnection):
@@ -245,17 +241,19 @@ class GrpcSession(Closing):
     def decided(self, count: int, nanoseconds: int, payload: bytes) -> None:
         """Report decisions of this client."""
         told = pb.Decided(count=count, nanoseconds=nanoseconds, payload=payload, chances=self._explores)
-        self._stream.send(pb.SessionRequest(decided=told))
+        self._stream.tell(pb.SessionRequest(decided=told))
 
     def report(self, outcome: Outcome) -> None:
         """Report the outcome."""
-        response = self._stream.ask(pb.SessionRequest(outcome=outcome_to_pb(outcome)))
-        if not response.HasField("outcome_recorded"):
-            raise self._refused("OutcomeRecorded", response)
+        self._report(outcome, last=False)
 
     def conclude(self, outcome: Outcome) -> None:
         """Report the outcome, and end the session."""
-        response = self._stream.conclude(pb.SessionRequest(outcome=outcome_to_pb(outcome)))
+        self._report(outcome, last=True)
+        self._stream.conclude()
+
+    def _report(self, outcome: Outcome, *, last: bool) -> None:
+        response = self._stream.ask(pb.SessionRequest(outcome=outcome_to_pb(outcome)), last=last)
         if not response.HasField("outcome_recorded"):
             raise self._refused("OutcomeRecorded", response)
 

@@ -1,5 +1,6 @@
 """Channels to a server, in plaintext or over TLS, and the metadata that carries the token."""
 
+import threading
 from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any, Final
@@ -7,7 +8,16 @@ from typing import Any, Final
 import grpc
 
 from policybridge_client.credentials import Credentials, read_file
-from policybridge_core.errors import InvalidError
+from policybridge_core.errors import DeadlineError, InvalidError
+
+_GRACE: Final = 0.5
+"""Seconds that a call may take beyond its deadline, in which gRPC itself ends it."""
+
+_LATE: Final = "Deadline Exceeded"
+"""gRPC's details of a call that it ended at its deadline."""
+
+_CLOSING: Final = 1.0
+"""Seconds to wait for the end of a channel."""
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -51,6 +61,49 @@ def open_channel(
         read_file(certificate, "the client's certificate") if certificate else None,
     )
     return grpc.secure_channel(target, made, options=options)
+
+
+def ask(method: Any, request: Any, target: str, timeout: float, metadata: Metadata = ()) -> Any:
+    """Make a call with one answer, and give the answer.
+
+    gRPC's deadline does not end a call whose bytes the server does not take: a stopped process, a machine that is gone.
+
+    Args:
+        method: of a stub.
+        request: the message; for a streaming method an iterator of them.
+        target: the server's, for the error.
+        timeout: limit of the call, in seconds.
+        metadata: see `token_metadata`.
+
+    Raises:
+        grpc.RpcError: the call failed.
+        DeadlineError: there is no answer in time.
+        InvalidError: the server says that all is well, and gives no answer.
+
+    """
+    late = DeadlineError(f"no answer from the server at {target} within {timeout:g} s")
+    call = method.future(request, timeout=timeout, metadata=metadata)
+    try:
+        answer = call.result(timeout + _GRACE)
+    except grpc.FutureTimeoutError:
+        raise late from None
+    except grpc.RpcError as failure:
+        # Else it is the server's: a policy took too long.
+        if _LATE in (failure.details() or ""):
+            raise late from failure
+        raise
+    finally:
+        call.cancel()
+    if answer is None:
+        raise InvalidError(f"the server at {target} ended a call without its answer")
+    return answer
+
+
+def close_channel(channel: grpc.Channel) -> None:
+    """Close a channel; wait for a server that does not take the bytes of a cancelled call for a second at most."""
+    closing = threading.Thread(target=channel.close, name="policybridge-closing", daemon=True)
+    closing.start()
+    closing.join(_CLOSING)
 
 
 def token_metadata(target: str, credentials: Credentials, *, secure: bool) -> Metadata:

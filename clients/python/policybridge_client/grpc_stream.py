@@ -21,11 +21,22 @@ from policybridge_core.errors import (
 )
 from policybridge_core.lacking import lacking
 
+_NO_REASON: Final = "no reason given"
+
 _REFUSED: Final = ("GOAWAY received", "RST_STREAM with error code 7")
 """In gRPC's details of a call that the server has not seen: it is leaving, or takes no more streams."""
 
+_OWN: Final = (_NO_REASON, "Stream removed", "Received http2 header", "No status received", "Exception deserializing")
+"""Beginnings of details that are gRPC's own and do not name the server."""
+
 _CLOSING: Final = 1.0
 """Seconds to wait for the server's end of a stream that the client has half-closed."""
+
+_WAITING: Final = 64
+"""Requests of `Stream.tell` that wait for a server that takes none."""
+
+_LOOK: Final = 0.001
+"""Seconds between two looks at whether it takes one."""
 
 
 class RefusedError(UnavailableError):
@@ -58,27 +69,36 @@ class Stream:
         threading.Thread(target=self._watch, name="policybridge-deadline", daemon=True).start()
 
     def send(self, request: pb.SessionRequest) -> None:
-        """Send a request that has no response."""
+        """Send a request that has no response; do nothing if the session is over."""
+        if self._over is None:
+            self._requests.put(request)
+
+    def tell(self, request: pb.SessionRequest) -> None:
+        """Send a request that has no response, while the server takes them.
+
+        Raises:
+            PolicyBridgeError: the session is over, the server has ended it, or it takes no request in time.
+
+        """
+        self._check()
+        due = monotonic() + self._timeout
+        while self._requests.qsize() >= _WAITING and self._call.is_active():
+            if monotonic() > due:
+                raise self.fail(self._no_answer())
+            self._ended.wait(_LOOK)
+        if not self._call.is_active():
+            self._await_end(0)
+            raise UnavailableError(f"the server at {self._target} ended the session")
         self._requests.put(request)
 
-    def ask(self, request: pb.SessionRequest) -> pb.SessionResponse:
-        """Send a request and wait for its response."""
-        if self._over is not None:
-            raise PreconditionError(f"the session is over: {self._over}")
+    def ask(self, request: pb.SessionRequest, *, last: bool = False) -> pb.SessionResponse:
+        """Send a request and wait for its response; half-close the stream behind the last one."""
+        self._check()
         self._requests.put(request)
+        if last:
+            self._requests.put(None)
         self._due = monotonic() + self._timeout
         return self.next()
-
-    def conclude(self, request: pb.SessionRequest) -> pb.SessionResponse:
-        """Send the last request and half-close the stream; wait for the response, and for the stream's OK."""
-        if self._over is not None:
-            raise PreconditionError(f"the session is over: {self._over}")
-        self._requests.put(request)
-        self._requests.put(None)
-        self._due = monotonic() + self._timeout
-        response = self.next()
-        self._await_end(max(0.0, self._due - monotonic()))
-        return response
 
     def next(self) -> pb.SessionResponse:
         """Wait for a response; `ask` waits for the first one to its request, and all have its time-out together."""
@@ -118,10 +138,17 @@ class Stream:
             PolicyBridgeError: it has another status, or does not end in time.
 
         """
-        if self._over is not None:
-            raise PreconditionError(f"the session is over: {self._over}")
+        self._check()
         self._requests.put(None)
         self._await_end(min(self._timeout, longest))
+
+    def conclude(self) -> None:
+        """Wait for the stream's OK behind the response to the last request; both have one time-out."""
+        self._await_end(max(0.0, self._due - monotonic()))
+
+    def _check(self) -> None:
+        if self._over is not None:
+            raise PreconditionError(f"the session is over: {self._over}")
 
     def _await_end(self, seconds: float) -> None:
         try:
@@ -173,9 +200,9 @@ def with_cure(details: str) -> str:
 
 def error_of(failure: grpc.RpcError, target: str) -> PolicyBridgeError:
     """Convert the failure of a call to ``target`` to an error of ours."""
-    status, details = failure.code().value[0], failure.details() or "no reason given"
+    status, details = failure.code().value[0], failure.details() or _NO_REASON
     # The client did not cancel: the server stopped while it received the call.
     if failure.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         refused = any(each in details for each in _REFUSED)
         return (RefusedError if refused else UnavailableError)(f"the server at {target}: {with_cure(details)}")
-    return error_from_status(status, details)
+    return error_from_status(status, f"the server at {target}: {details}" if details.startswith(_OWN) else details)

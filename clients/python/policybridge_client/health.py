@@ -10,7 +10,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from policybridge_client.credentials import Credentials
 from policybridge_client.credentials import add_arguments as add_credentials
-from policybridge_client.grpc_channel import open_channel, split_address
+from policybridge_client.grpc_channel import ask, open_channel, split_address
 from policybridge_client.grpc_stream import error_of
 from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_core.terminal import complain, say
@@ -77,7 +77,7 @@ def check(address: str, policy: str = "", *, credentials: Credentials, timeout: 
     options = [("grpc.enable_http_proxy", 0)]
     with open_channel(target, credentials, secure=secure, options=options) as channel:
         try:
-            answer = HealthStub(channel).Check(pb.HealthCheckRequest(service=policy), timeout=timeout)
+            answer = ask(HealthStub(channel).Check, pb.HealthCheckRequest(service=policy), target, timeout)
         except grpc.RpcError as error:
             raise error_of(error, target) from error
     if answer.status != pb.HealthCheckResponse.SERVING:

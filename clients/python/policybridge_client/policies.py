@@ -15,7 +15,7 @@ from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from policybridge_client.credentials import Credentials
 from policybridge_client.downloads import receive_files
-from policybridge_client.grpc_channel import open_channel, split_address, token_metadata
+from policybridge_client.grpc_channel import ask, close_channel, open_channel, split_address, token_metadata
 from policybridge_client.grpc_stream import error_of
 from policybridge_client.replicas import Replicas, WaitFor, ask_replicas
 from policybridge_core.closing import Closing
@@ -290,11 +290,11 @@ class RepositoryClient(Closing):
 
     def close(self) -> None:
         """Close the channel."""
-        self._channel.close()
+        close_channel(self._channel)
 
     def _call(self, method: Any, request: Any, more_seconds: float = 0.0) -> Any:
         with self._mapped():
-            return method(request, timeout=self._timeout + more_seconds, metadata=self._metadata)
+            return ask(method, request, self._target, self._timeout + more_seconds, self._metadata)
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:

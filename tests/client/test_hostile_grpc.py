@@ -1,0 +1,203 @@
+"""A gRPC server that dies, lies or falls silent: each call ends in time, with an error of ours, and the client ends."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from policybridge_client.grpc import GrpcConnection, GrpcSession
+from policybridge_client.policies import RepositoryClient
+from policybridge_core.errors import DeadlineError, PolicyBridgeError, PreconditionError, UnavailableError
+from policybridge_serdes import (
+    ElementType,
+    Layout,
+    Outcome,
+    PolicyReference,
+    SessionOptions,
+    Signature,
+    TensorSpec,
+    zeros,
+)
+from tests.client.hostile_peer import FAULTS, OPENED, SILENCES, WIDE, HostilePeer, Serve, hostile
+from tests.server.grpc.raw_peer import SETTINGS, frame, word
+
+pytestmark = pytest.mark.timeout(60)
+
+ADVICE = TensorSpec("advice", ElementType.INT64)
+SMALL = Signature.of([TensorSpec("x", ElementType.INT64)], ADVICE)
+LARGE = Signature.of([TensorSpec("x", ElementType.INT64, (4 << 20,))], ADVICE)
+OUTCOME = Outcome({"size": 1.0})
+
+ASKS: Final[Mapping[str, Callable[[GrpcSession], object]]] = {
+    "evaluate": lambda session: session.evaluate(zeros(SMALL.features)),
+    "form": lambda session: session.form(session.forms[""]),
+    "report": lambda session: session.report(OUTCOME),
+    "conclude": lambda session: session.conclude(OUTCOME),
+}
+LATER: Final[Mapping[str, Callable[[GrpcSession], object]]] = {
+    **ASKS,
+    "finish": GrpcSession.finish,
+    "decided": lambda session: session.decided(1, 1, bytes(16)),
+}
+
+
+def connection(address: str, timeout: float = 1) -> GrpcConnection:
+    return GrpcConnection(address.removeprefix("grpc:"), timeout)
+
+
+def opened(connection: GrpcConnection, signature: Signature = SMALL) -> GrpcSession:
+    return connection.open(PolicyReference("p"), signature, SessionOptions(evaluates=True))
+
+
+def answering(then: Serve = HostilePeer.await_end, *, opens: bool = True) -> Serve:
+    """Give what opens a session, and answers the next request by ``then``; or the opening, already."""
+
+    def serve(peer: HostilePeer) -> None:
+        while True:
+            peer.await_call()
+            peer.await_message()
+            if opens:
+                peer.answer(OPENED)
+                peer.await_message()
+            then(peer)
+
+    return serve
+
+
+def check_over(session: GrpcSession) -> None:
+    for ask in LATER.values():
+        with pytest.raises(PreconditionError, match="the session is over"):
+            ask(session)
+    session.context("f")
+    session.close()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_opening_that_fails_is_an_error_of_ours_before_the_time_out(fault: str) -> None:
+    with (
+        hostile(answering(FAULTS[fault], opens=False)) as address,
+        connection(address, 30) as connected,
+        pytest.raises(PolicyBridgeError) as raised,
+    ):
+        opened(connected)
+    assert not isinstance(raised.value, DeadlineError)
+
+
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_request_that_fails_ends_the_session_before_the_time_out(fault: str, ask: str) -> None:
+    with hostile(answering(FAULTS[fault])) as address, connection(address, 30) as connected:
+        session = opened(connected)
+        with pytest.raises(PolicyBridgeError) as raised:
+            ASKS[ask](session)
+        assert not isinstance(raised.value, DeadlineError)
+        check_over(session)
+
+
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("silence", SILENCES)
+def test_an_answer_that_does_not_come_ends_the_session_after_the_time_out(silence: str, ask: str) -> None:
+    with hostile(answering(SILENCES[silence])) as address, connection(address, 0.5) as connected:
+        session = opened(connected)
+        with pytest.raises(DeadlineError, match=address.removeprefix("grpc:")):
+            ASKS[ask](session)
+        check_over(session)
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+def test_an_opening_whose_answer_does_not_come_ends_after_the_time_out(silence: str) -> None:
+    with (
+        hostile(answering(SILENCES[silence], opens=False)) as address,
+        connection(address, 0.5) as connected,
+        pytest.raises(DeadlineError, match=address.removeprefix("grpc:")),
+    ):
+        opened(connected)
+
+
+@pytest.mark.parametrize("greeting", [b"", frame(SETTINGS, 0, 0, b"\0\4" + word(0))], ids=["none", "no window"])
+def test_a_server_that_takes_no_request_is_waited_for_until_the_time_out(greeting: bytes) -> None:
+    with (
+        hostile(answering(), greeting) as address,
+        connection(address, 0.5) as connected,
+        pytest.raises(DeadlineError, match=address.removeprefix("grpc:")),
+    ):
+        opened(connected)
+
+
+def test_decisions_for_a_server_that_takes_none_are_not_collected_without_a_bound() -> None:
+    def serve(peer: HostilePeer) -> None:
+        peer.await_call()
+        peer.await_message()
+        peer.answer(OPENED)
+
+    with hostile(serve) as address, connection(address, 0.5) as connected:
+        session = opened(connected)
+        with pytest.raises(DeadlineError, match="no answer from the server"):
+            decide(session, 1 << 15)
+        check_over(session)
+
+
+def test_decisions_for_a_server_that_has_gone_are_refused() -> None:
+    with hostile(answering(HostilePeer.leave)) as address, connection(address, 30) as connected:
+        session = opened(connected)
+        with pytest.raises(UnavailableError, match=address.removeprefix("grpc:")):
+            decide(session, 16)
+        check_over(session)
+
+
+def decide(session: GrpcSession, size: int) -> None:
+    for _ in range(1 << 14):
+        session.decided(1, 1, bytes(size))
+
+
+def stopped(peer: HostilePeer) -> None:
+    """Answer the opening, and read no more."""
+    peer.await_call()
+    peer.await_message()
+    peer.answer(OPENED)
+
+
+def test_a_request_that_the_kernel_does_not_take_ends_after_the_time_out_and_the_connection_closes() -> None:
+    with hostile(stopped, WIDE) as address, connection(address) as connected:
+        session = opened(connected, LARGE)
+        with pytest.raises(DeadlineError, match=address.removeprefix("grpc:")):
+            session.evaluate(zeros(LARGE.features))
+        check_over(session)
+
+
+def test_a_record_that_the_kernel_does_not_take_is_given_up_and_the_connection_closes() -> None:
+    with hostile(stopped, WIDE) as address, connection(address) as connected:
+        session = opened(connected)
+        with pytest.raises(DeadlineError, match=address.removeprefix("grpc:")):
+            session.send_record(bytes(16 << 20))
+
+
+def test_a_call_whose_request_the_kernel_does_not_take_ends_after_the_time_out() -> None:
+    features = Layout.of(LARGE.features.specs)
+    with (
+        hostile(HostilePeer.await_call, WIDE) as address,
+        connection(address) as connected,
+        pytest.raises(DeadlineError, match=address.removeprefix("grpc:")),
+    ):
+        connected.evaluate_once(PolicyReference("p"), features, zeros(features))
+
+
+def test_a_publication_that_the_kernel_does_not_take_ends_after_the_time_out(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(bytes(32 << 20))
+    with (
+        hostile(HostilePeer.await_call, WIDE) as address,
+        RepositoryClient(address, timeout=1) as client,
+        pytest.raises(DeadlineError, match=address.removeprefix("grpc:")),
+    ):
+        client.publish("p", tmp_path)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_call_of_a_repository_that_fails_is_an_error_of_ours(fault: str) -> None:
+    with (
+        hostile(answering(FAULTS[fault], opens=False)) as address,
+        RepositoryClient(address, timeout=2) as client,
+        pytest.raises(PolicyBridgeError),
+    ):
+        client.policies()
