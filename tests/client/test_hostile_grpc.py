@@ -1,12 +1,16 @@
 """A gRPC server that dies, lies or falls silent: each call ends in time, with an error of ours, and the client ends."""
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from policybridge.v1 import replication_service_pb2 as replication
 from policybridge_client.grpc import GrpcConnection, GrpcSession
+from policybridge_client.leader import LeaderLink
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import DeadlineError, PolicyBridgeError, PreconditionError, UnavailableError
 from policybridge_serdes import (
@@ -20,7 +24,10 @@ from policybridge_serdes import (
     zeros,
 )
 from tests.client.hostile_peer import FAULTS, OPENED, SILENCES, WIDE, HostilePeer, Serve, hostile
+from tests.client.leaving import leaving
+from tests.server.following.replicas import leading
 from tests.server.grpc.raw_peer import SETTINGS, frame, word
+from tests.server.publishing.policies import write_policy
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -201,3 +208,37 @@ def test_a_call_of_a_repository_that_fails_is_an_error_of_ours(fault: str) -> No
         pytest.raises(PolicyBridgeError),
     ):
         client.policies()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_replica_sees_that_its_leader_fails(fault: str) -> None:
+    def serve(peer: HostilePeer) -> None:
+        peer.await_call()
+        peer.await_message()
+        FAULTS[fault](peer)
+
+    with hostile(serve) as address, LeaderLink(address) as link, suppress(PolicyBridgeError):
+        for _ in link.follow(replication.Hello(id="x")):
+            return
+
+
+def test_a_replica_waits_for_a_leader_that_is_slow_to_connect() -> None:
+    def serve(peer: HostilePeer) -> None:
+        if threading.Event().wait(1.5):
+            return
+        peer.send(frame(SETTINGS, 0, 0))
+        peer.await_call()
+        peer.answer(replication.FollowResponse(revision=7))
+        peer.await_end()
+
+    with hostile(serve, b"") as address, LeaderLink(address) as link:
+        assert next(link.follow(replication.Hello(id="x"))).revision == 7
+
+
+def test_a_replica_follows_a_leader_again_that_left_as_it_came(tmp_path: Path) -> None:
+    with leading(write_policy(tmp_path / "policies").parent, tmp_path / "l") as (_, running):
+        port = int(running.grpc.rpartition(":")[2])
+        with leaving(port) as door, LeaderLink(f"grpc:127.0.0.1:{door}") as link:
+            with pytest.raises(UnavailableError):
+                next(link.follow(replication.Hello(id="x")))
+            assert len(next(link.follow(replication.Hello(id="x"))).policies) == 1

@@ -11,7 +11,7 @@ from policybridge.v1 import replication_service_pb2 as pb
 from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from policybridge.v1.repository_service_pb2 import FileChunk
 from policybridge_client.credentials import Credentials
-from policybridge_client.grpc_channel import open_channel, split_address, token_metadata
+from policybridge_client.grpc_channel import close_channel, open_channel, split_address, token_metadata
 from policybridge_client.grpc_stream import error_of
 from policybridge_core.closing import Closing
 from policybridge_core.errors import InvalidError
@@ -24,11 +24,14 @@ _OPTIONS: Final = (
     # Without keepalive, a leader whose machine is gone would never be noticed.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Of gRPC's own pings, during which it sends none for keepalive; a minute by default.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     # By default gRPC waits up to two minutes before it connects again.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # In spite of its name the limit of one attempt to connect, the handshakes included; 20 s by default.
+    ("grpc.min_reconnect_backoff_ms", 5000),
     ("grpc.max_receive_message_length", -1),
 )
 
@@ -110,4 +113,4 @@ class LeaderLink(Closing):
         self._requests.put(None)
         if self._call is not None:
             self._call.cancel()
-        self._channel.close()
+        close_channel(self._channel)
