@@ -1,6 +1,5 @@
 """Objectives: costs to minimise, each read from the object or from LLVM's remarks."""
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -10,10 +9,8 @@ from typing import Final, Protocol, cast
 import numpy as np
 
 from policybridge_core.plugins import Table
-from policybridge_train.compiling.spills import remark_arguments, spill_costs
 from policybridge_train.objects.elf import Location, ObjectFile
 
-_REMARKS: Final = "regalloc.yaml"
 _CONSTANTS: Final = ".rodata"
 _ENTRIES: Final = (4, 8)
 """Bytes of an entry of a jump table: an offset, or an address."""
@@ -70,42 +67,14 @@ class Exec(Text):
         return made.functions
 
 
-class Spills(Objective):
-    """The stores, reloads and copies that the register allocator added; see `spill_costs`."""
-
-    def arguments(self, folder: Path) -> Sequence[str]:
-        """Give the arguments for LLVM's remarks of its register allocator."""
-        return remark_arguments(folder / _REMARKS)
-
-    def total(self, _: ObjectFile, folder: Path) -> float:
-        """Give the sum over all functions."""
-        return sum(spill_costs(folder / _REMARKS).values())
-
-    def costs(self, made: ObjectFile, folder: Path) -> Mapping[str, float]:
-        """Give the cost of each function; LLVM remarks on functions that spill or copy, and the others cost nothing."""
-        return dict.fromkeys(made.functions, 0.0) | spill_costs(folder / _REMARKS)
-
-
-class SpillsLog2(Spills):
-    """The sum of log2(1 + spills) over the functions: one deep loop would outweigh all other functions else."""
-
-    def total(self, made: ObjectFile, folder: Path) -> float:
-        """Give the sum over all functions."""
-        return sum(self.costs(made, folder).values())
-
-    def costs(self, made: ObjectFile, folder: Path) -> Mapping[str, float]:
-        """Give the cost of each function."""
-        return {name: math.log2(1 + cost) for name, cost in super().costs(made, folder).items()}
-
-
 OBJECTIVES: Final = Table(
     kind="objective",
     group="policybridge.objectives",
     own={
         "text": "policybridge_train.compiling.objectives:Text",
         "exec": "policybridge_train.compiling.objectives:Exec",
-        "spills": "policybridge_train.compiling.objectives:Spills",
-        "spills_log2": "policybridge_train.compiling.objectives:SpillsLog2",
+        "spills": "policybridge_train.compiling.spills:Spills",
+        "spills_log2": "policybridge_train.compiling.spills:SpillsLog2",
     },
 )
 """Each is a class without arguments. The cost of running a program is its task's to measure."""
