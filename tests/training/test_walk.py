@@ -11,7 +11,7 @@ def test_a_step_and_a_job_enter_few_files_and_change_file_seldom(tmp_path: Path)
     assert len(own["score job"].files) <= 6, own["score job"].files
     every = walks(_made(tmp_path / "whole"), "zig", None)
     assert len(every["autotune step"].files) <= 20, every["autotune step"].files
-    assert every["autotune step"].changes <= 210, every["autotune step"].files
+    assert every["autotune step"].changes <= 216, every["autotune step"].files
     assert every["score job"].changes <= 18, every["score job"].files
 
 
