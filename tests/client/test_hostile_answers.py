@@ -72,7 +72,20 @@ def answering(place: Path, *names: str) -> Iterator[str]:
             server.stop(None)
 
 
-@pytest.mark.parametrize("line", [b"{}\n", b'{"session":"","policy":"p"}\n', b'{"session":"s","version":1}\n'])
+DEEP = b'{"x":' + b"[" * 100_000 + b"\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}\n",
+        b'{"session":"","policy":"p"}\n',
+        b'{"session":"s","version":1}\n',
+        b'{"session":"s","policy":"p","version":%d}\n' % 10**30,
+        DEEP,
+    ],
+    ids=["nothing", "no session", "no policy", "a large version", "deep"],
+)
 def test_a_socket_that_names_no_session_or_no_policy_is_refused(place: Path, line: bytes) -> None:
     peer = Peer(place, (line,), (), 0)
     with pytest.raises(InvalidError, match="does not follow the protocol"):
@@ -80,7 +93,7 @@ def test_a_socket_that_names_no_session_or_no_policy_is_refused(place: Path, lin
     peer.close()
 
 
-@pytest.mark.parametrize("line", [b"{}\n", b'{"recorded":false}\n'])
+@pytest.mark.parametrize("line", [b"{}\n", b'{"recorded":false}\n', DEEP], ids=["nothing", "false", "deep"])
 def test_an_outcome_is_recorded_over_the_socket_only_where_the_answer_says_so(place: Path, line: bytes) -> None:
     peer = Peer(place, (OPENED,), (b"\0" + line,), 1)
     session = opened(f"socket:{place}")

@@ -1,13 +1,17 @@
 """``policybridge top``: a server in a terminal."""
 
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from policybridge_client.connection import connect
+from policybridge_client.page import PageClient
+from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec
 from tests.conftest import RunningServer, command, running_server
 
@@ -58,3 +62,16 @@ def test_a_refusal_and_a_server_that_is_not_there_are_told_with_an_exit_status(s
     for address, said in (("grpc:127.0.0.1:1", "is not http:HOST:PORT"), ("127.0.0.1:99999", "is not http:HOST:PORT")):
         wrong = top("--server", address, "--once")
         assert (wrong.returncode, said in wrong.stderr) == (1, True), wrong.stderr
+
+
+def test_an_answer_that_is_too_deep_is_no_page_of_a_server() -> None:
+    def answer() -> None:
+        with listener.accept()[0] as peer:
+            peer.recv(1 << 16)
+            peer.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 100_000)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        pool.submit(answer)
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with PageClient(address) as client, pytest.raises(InvalidError, match="is not the HTTP address"):
+            client.get("state")

@@ -68,7 +68,7 @@ class PageClient(Closing):
     def _read(self, status: int, body: bytes) -> Any:
         try:
             content = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidError(f"{self._address} is not the HTTP address of a policy server") from error
         if status != http.client.OK:
             told = content.get("error", "") if isinstance(content, dict) else ""

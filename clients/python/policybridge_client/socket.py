@@ -51,15 +51,18 @@ class _FailureLine(msgspec.Struct):
     error: _Failure
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
 class _FormJson(msgspec.Struct):
     digest: str
-    bytes: Annotated[int, msgspec.Meta(ge=0)]
+    bytes: _Number
 
 
 class _OpenedJson(msgspec.Struct):
     session: str = ""
     policy: str = ""
-    version: int = 0
+    version: _Number = 0
     digest: str = ""
     decides: tuple[str, ...] = ()
     forms: dict[str, _FormJson] = {}
@@ -307,7 +310,7 @@ def _report(session_id: str, outcome: Outcome) -> bytes:
 def _parse(line: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(line, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _foreign(line) from error
 
 
