@@ -41,6 +41,9 @@ _OPTIONS: Final = (
 )
 
 
+_SMALL: Final = 1 << 12
+"""Bytes that the kernel takes for a server that reads nothing."""
+
 _PIECE: Final = 1 << 15
 """Bytes of a record in one message."""
 
@@ -101,6 +104,7 @@ class GrpcConnection(Closing):
         self._channel = open_channel(self._target, shown, secure=self._secure, options=_options(self._target))
         self._stub = PolicyServiceStub(self._channel)
         self._streams: WeakSet[Stream] = WeakSet()
+        self._plain = True
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "GrpcSession":
         """Open a session."""
@@ -124,6 +128,7 @@ class GrpcConnection(Closing):
         return session
 
     def _stream(self) -> Stream:
+        self._plain = False
         stream = Stream(self._stub, self._target, self._timeout, self._metadata)
         self._streams.add(stream)
         return stream
@@ -158,8 +163,10 @@ class GrpcConnection(Closing):
         serdes = self._serdes
         request = pb.EvaluateRequest(policy=reference_to_pb(policy), advice_spec=spec_to_pb(advice) if advice else None)
         request.encoded.CopyFrom(EncodedTensors(serdes=self._serdes_name, data=serdes.encode(observation, layout)))
+        # Behind a large request, or a session, even a small one can wait for a server that reads nothing.
+        self._plain = self._plain and request.ByteSize() <= _SMALL
         try:
-            response = ask(self._stub.Evaluate, request, self._target, self._timeout, self._metadata)
+            response = ask(self._stub.Evaluate, request, self._target, self._timeout, self._metadata, plain=self._plain)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
         layout, values = serdes.decode(response.encoded.data)
