@@ -122,9 +122,6 @@ private:
     arguments.SetMaxSendMessageSize(largest_message);
     // A build sets http_proxy for downloads; the policy server is not behind that proxy.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    // gRPC repeats a streaming call that a server refused unseen, and if the server cannot be reached then, the call never
-    // ends, not even if it is cancelled (1.85 in Python).
-    arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     // Otherwise channels of one target share a connection, and with it the pause after a failed try.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     return ::grpc::CreateCustomChannel(server_.target, server_.access.channel(), arguments);

@@ -15,13 +15,8 @@ Result<std::unique_ptr<Session>> GrpcSession::open(Calls calls, std::string serv
   v1::SessionRequest request;
   *request.mutable_open() = to_message(options, signature);
   v1::SessionResponse response;
-  Status opened = stream->request({}, request, response);
-  if (is_refused(opened)) {
-    stream = calls(std::chrono::microseconds::max());
-    opened = stream->request({}, request, response);
-  }
-  if (!opened.ok())
-    return opened;
+  if (Status status = stream->request({}, request, response); !status.ok())
+    return status;
   if (!response.has_opened())
     return stream->fail(internal_error("the server's first answer is not `opened`"));
   std::unique_ptr<GrpcSession> session(new GrpcSession(std::move(calls), std::move(server), std::move(stream),

@@ -33,11 +33,6 @@ Status GrpcServer::status_of(WaitEnd end, const ::grpc::Status &failure) const {
   return status_of(failure);
 }
 
-bool is_refused(const Status &status) {
-  const auto has = [&](const char *part) { return status.message().find(part) != std::string::npos; };
-  return status.code() == StatusCode::Unavailable && (has("GOAWAY received") || has("RST_STREAM with error code 7"));
-}
-
 Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer server, std::shared_ptr<CallDeadlines> deadlines)
     : server_(std::move(server)), deadlines_(std::move(deadlines)), stub_(v1::PolicyService::NewStub(channel)) {
   context_.set_initial_metadata_corked(true);
