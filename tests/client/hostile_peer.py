@@ -236,7 +236,7 @@ FAULTS: Final[Mapping[str, Serve]] = {
     "a frame that is too long": lambda peer: peer.send(frame(DATA, 0, peer.call, b"", size=(1 << 24) - 1)),
     "HTTP/1": lambda peer: peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
 }
-"""Answers that are none, each of which a client can see at once."""
+"""Malformed answers and refusals, each of which a client can see at once."""
 
 
 def _trickle(peer: HostilePeer) -> None:

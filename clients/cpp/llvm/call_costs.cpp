@@ -3,7 +3,6 @@
 #include "llvm/Analysis/AssumptionCache.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
 #include "llvm/IR/Constants.h"
-#include "llvm/IR/GlobalAlias.h"
 #include "llvm/IR/GlobalVariable.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
@@ -44,7 +43,7 @@ bool is_plain(const Triple &target) {
   return target.isX86() || target.isAArch64() || target.isRISCV() || target.isARM() || target.isThumb();
 }
 
-/// What a function's calls tell of it as a caller.
+/// Whether a function is called by itself, and by the callee of a call in it.
 struct Callers {
   bool itself = false;
   bool callee = false;
@@ -75,8 +74,7 @@ public:
     const Function &caller = *call_.getCaller(), &callee = *call_.getCalledFunction();
     const Callers callers = callers_of(caller, callee);
     // Callees that call the caller are measured otherwise, and a limit for the stack may be the caller's own.
-    if (!is_plain(Triple(call_.getModule()->getTargetTriple())) || callers.callee || call_.hasOperandBundles() ||
-        caller.hasFnAttribute("inline-max-stacksize"))
+    if (callers.callee || call_.hasOperandBundles() || caller.hasFnAttribute("inline-max-stacksize"))
       return std::nullopt;
     words_.push_back(reinterpret_cast<std::uintptr_t>(call_.getAttributes().getRawPointer()));
     const bool is_last = callee.hasLocalLinkage() && callee.hasOneLiveUse();
@@ -89,7 +87,7 @@ public:
   }
 
 private:
-  /// Constants that are one object as long as LLVM's context exists; others might come to lie where one was.
+  /// Whether LLVM's context keeps the constant to its own end. The address of another one may be used again.
   static bool lasts(const Value &value) {
     return isa<ConstantInt>(value) || isa<ConstantFP>(value) || isa<ConstantPointerNull>(value) ||
            isa<UndefValue>(value);
@@ -147,22 +145,28 @@ CallCosts measured(CallBase &call, FunctionAnalysisManager &analyses, bool estim
 
 } // namespace
 
+MeasuredCalls::Result MeasuredCalls::run(Function &function, FunctionAnalysisManager &) {
+  return {is_plain(Triple(function.getParent()->getTargetTriple())), {}};
+}
+
 CallCosts costs_of(CallBase &call, FunctionAnalysisManager &analyses, bool estimates) {
-  std::optional<MeasuredCalls::Circumstances> circumstances = Description(call).made();
+  MeasuredCalls::Result &callee = analyses.getResult<MeasuredCalls>(*call.getCalledFunction());
+  std::optional<MeasuredCalls::Circumstances> circumstances;
+  if (callee.is_plain)
+    circumstances = Description(call).made();
   if (!circumstances)
     return measured(call, analyses, estimates);
-  MeasuredCalls::Result &kept = analyses.getResult<MeasuredCalls>(*call.getCalledFunction());
-  if (const auto found = kept.find(*circumstances); found != kept.end())
+  if (const auto found = callee.costs.find(*circumstances); found != callee.costs.end())
     return found->second;
   CallCosts costs = measured(call, analyses, estimates);
-  if (kept.size() < most_kept)
-    kept.emplace(*std::move(circumstances), costs);
+  if (callee.costs.size() < most_kept)
+    callee.costs.emplace(*std::move(circumstances), costs);
   return costs;
 }
 
 void forget_costs(Function &function, FunctionAnalysisManager &analyses) {
-  if (auto *kept = analyses.getCachedResult<MeasuredCalls>(function))
-    kept->clear();
+  if (auto *measured = analyses.getCachedResult<MeasuredCalls>(function))
+    measured->costs.clear();
 }
 
 } // namespace policybridge::plugin

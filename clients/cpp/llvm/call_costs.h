@@ -21,11 +21,15 @@ struct CallCosts {
 /// one as far as LLVM's measuring goes.
 class MeasuredCalls : public llvm::AnalysisInfoMixin<MeasuredCalls> {
 public:
-  /// All of a call that LLVM's measuring depends on, beside the callee's body.
+  /// The properties of a call that LLVM's measuring depends on, beside the callee's body.
   using Circumstances = std::vector<std::uint64_t>;
-  using Result = std::map<Circumstances, CallCosts>;
 
-  Result run(llvm::Function &, llvm::FunctionAnalysisManager &) { return {}; }
+  struct Result {
+    bool is_plain; ///< whether the target asks for no other property of a call
+    std::map<Circumstances, CallCosts> costs;
+  };
+
+  Result run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);
 
 private:
   friend llvm::AnalysisInfoMixin<MeasuredCalls>;

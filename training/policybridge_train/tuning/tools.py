@@ -1,4 +1,4 @@
-"""What the searches of all modules share, and what each begins with."""
+"""The tools that the searches of all modules share, which also prepare each search."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -76,10 +76,10 @@ class Tools:
         return idle + max(0, longer) if self.chooses else idle
 
     def prepare(self, module: Module, search: Search) -> str:
-        """Give a search of which the default alone was compiled what it begins with.
+        """Begin a search, of which the default alone was compiled, with decisions and with moves of the whole module.
 
-        It is the store's decisions, or those of a policy, and the moves of the whole module. Tell why the policy gave
-        none: the search begins with LLVM's own decisions then.
+        The decisions are the store's, or those of a policy. Give the reason if the policy gave none: the search begins
+        with LLVM's own decisions then.
         """
         if self.sharing is not None:
             self.sharing.add(module.name, search.weak)
@@ -98,7 +98,7 @@ class Tools:
         return ""
 
     def _of_kinds(self, decided: Decided) -> Decided | None:
-        """Give those of the decisions that are searched; ``None`` if there are none."""
+        """Give the decisions of the kinds that are searched; ``None`` if there are none."""
         passes = self.gains.effective(decided.passes) if self.chooses else {}
         start = Decided(decided.inlining if INLINE in self.kinds else {}, passes)
         return start if start.count else None
