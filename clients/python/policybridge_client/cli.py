@@ -99,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _split(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Give the command's name, which may be two words, and what follows it."""
     two = " ".join(words[:2])
-    if two in COMMANDS.names():
+    # An option is no word of a name, and to look it up would read the entry points of all installed distributions.
+    if not any(word.startswith("-") for word in words[1:2]) and two in COMMANDS:
         return two, words[2:]
     return (words[0], words[1:]) if words else ("--help", ())
 

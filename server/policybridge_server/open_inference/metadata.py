@@ -1,7 +1,6 @@
 """Metadata of the server and its policies, in the protocol's form."""
 
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any, Final, NoReturn
 
 from policybridge.inference import inference_service_pb2 as pb
@@ -13,6 +12,7 @@ from policybridge_core.errors import (
     UnsupportedError,
 )
 from policybridge_core.text import without_paths
+from policybridge_core.version import version
 from policybridge_serdes import PolicyReference, TensorSpec
 from policybridge_server.engine.loaded import LoadedVersion
 from policybridge_server.engine.opener import SessionOpener
@@ -41,7 +41,7 @@ class Metadata:
 
     def server(self) -> pb.ServerMetadataResponse:
         """Describe this server."""
-        return pb.ServerMetadataResponse(name=SERVER_NAME, version=version(SERVER_NAME), extensions=EXTENSIONS)
+        return pb.ServerMetadataResponse(name=SERVER_NAME, version=version(), extensions=EXTENSIONS)
 
     def is_ready(self) -> bool:
         """Whether new sessions are taken, of at least one policy."""
