@@ -41,6 +41,8 @@ def configured(build: Path = BUILD, *options: str) -> Path:
         return _configure(build, *options)
 
 
+# Once a process, not once a target: ninja configures again by itself where a CMakeLists.txt has changed.
+@functools.cache
 def _configure(build: Path, *options: str) -> Path:
     majors = ";".join(major for major in MAJORS if Path(f"/usr/lib/llvm-{major}/cmake").is_dir())
     command: list[str | Path] = ["cmake", "-S", ROOT / "clients", "-B", build, "-G", "Ninja", "-DPOLICYBRIDGE_TESTS=ON"]
