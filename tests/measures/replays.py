@@ -57,8 +57,8 @@ def tamper(ledger: Path) -> None:
     """Change one byte of the first observation of every session."""
     with sqlite3.connect(ledger) as database:
         for number, column in database.execute("SELECT rowid, observations FROM segments WHERE first = 1").fetchall():
-            # The byte 1 in front says that records lie in planes; the first one's first byte is the first there, too.
-            front = column[: column[:1] == b"\1"]
+            # What says in front that records lie in planes; the first one's first byte is the first there, too.
+            front = column[: {1: 1, 2: 2}.get(column[0], 0)]
             data = bytearray(zlib.decompress(column[len(front) :]))
             data[0] ^= 1
             changed = front + zlib.compress(data)

@@ -12,6 +12,7 @@ from policybridge_serdes.bitstream import BitstreamSerDes
 from policybridge_server.ledger.packing import pack_numbers, pack_rows, unpack_numbers, unpack_rows
 
 FIXED = Layout.of([TensorSpec("x", ElementType.INT64), TensorSpec("y", ElementType.FLOAT, (1, 3))])
+WORDS = Layout.of([TensorSpec("x", ElementType.INT64, (2,))])
 VARYING = Layout.of([TensorSpec("names", ElementType.STRING, (-1,)), TensorSpec("x", ElementType.INT64)])
 
 
@@ -40,8 +41,30 @@ def test_the_planes_of_integers_are_complete_however_large_one_of_them_is(larges
     drawn = np.random.default_rng(1).poisson(3, (50, 4)).astype("<i8")
     drawn[17, 2] = largest
     column = pack_rows(layout, [row.tobytes() for row in drawn])
-    assert zlib.decompress(column[1:]) == np.frombuffer(drawn.tobytes(), np.uint8).reshape(50, 32).T.tobytes()
+    planes = np.frombuffer(drawn.tobytes(), np.uint8).reshape(50, 32).T
+    if 0 <= largest < 2**24:
+        low = max(1, (max(largest, int(drawn.max())).bit_length() + 7) // 8)
+        assert column[:2] == bytes([2, low])
+        assert zlib.decompress(column[2:]) == planes.reshape(4, 8, 50)[:, :low].tobytes()
+    else:
+        assert column[:1] == b"\1"
+        assert zlib.decompress(column[1:]) == planes.tobytes()
     assert unpack_rows(layout, column, 50).tobytes() == drawn.tobytes()
+
+
+def test_a_column_of_an_earlier_version_which_has_all_planes_is_read() -> None:
+    layout = Layout.of([TensorSpec("x", ElementType.INT64, (4,))])
+    drawn = np.random.default_rng(1).poisson(3, (50, 4)).astype("<i8")
+    planes = np.frombuffer(drawn.tobytes(), np.uint8).reshape(50, 32).T
+    assert unpack_rows(layout, b"\1" + zlib.compress(planes.tobytes()), 50).tobytes() == drawn.tobytes()
+
+
+def test_columns_of_zeros_and_of_no_records_come_back() -> None:
+    layout = Layout.of([TensorSpec("x", ElementType.INT64, (2,))])
+    for count in (0, 1, 2, 281):
+        records = np.zeros((count, 2), "<i8")
+        column = pack_rows(layout, [row.tobytes() for row in records])
+        assert unpack_rows(layout, column, count).tobytes() == records.tobytes()
 
 
 def test_varying_records_come_back_as_they_were() -> None:
@@ -68,10 +91,24 @@ def test_a_large_record_is_packed_without_a_copy(shape: tuple[int]) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [b"", b"no zlib", pack_numbers([1], "<i8"), b"\1", b"\1" + zlib.compress(b"short"), b"\1" + zlib.compress(b"")],
+    [
+        b"",
+        b"no zlib",
+        pack_numbers([1], "<i8"),
+        *(kind + zlib.compress(held) for kind in (b"\1", b"\2\1") for held in (b"short", b"")),
+        *(
+            b"\1",
+            b"\2",
+            b"\2\0",
+            b"\2\1",
+            b"\2\x09",
+            b"\2\0" + zlib.compress(b""),
+            b"\2\x09" + zlib.compress(bytes(54)),
+        ),
+    ],
 )
 def test_a_damaged_column_is_an_error(damage: bytes) -> None:
-    for layout in (FIXED, VARYING):
+    for layout in (FIXED, WORDS, VARYING):
         with pytest.raises(InvalidError):
             unpack_rows(layout, damage, 3)
     with pytest.raises(InvalidError):

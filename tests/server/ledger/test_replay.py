@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
-import numpy as np
 import pytest
 
 from policybridge_client.connection import connect
@@ -26,6 +25,8 @@ from policybridge_core.closing import Closing
 from policybridge_core.errors import InvalidError, PreconditionError
 from policybridge_demo.listening import ListeningSession
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions, Signature
+from policybridge_serdes.interactive import Header, InteractiveReader
+from policybridge_server.ledger.packing import unpack_rows
 from policybridge_server.ledger.query import SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
 from tests.client.compilers import DRIVERS, ZIG, left_behind, parameters, start, write_pressure, write_source
@@ -123,12 +124,15 @@ def test_a_recorded_growth_limit_that_is_no_number_is_refused(ledger: Path, sess
 
 def tamper(ledger: Path, column: str, position: int) -> None:
     with sqlite3.connect(ledger) as database:
-        found = database.execute(f"SELECT rowid, count, {column} FROM segments WHERE first = 1").fetchall()
-        ((number, count, packed),) = found
-        # Behind the byte 1 the records lie in planes; a stream without it has them one after the other.
-        records = zlib.decompress(packed[1:]) if packed[0] == 1 else zlib.decompress(packed)
-        lines = np.frombuffer(records, np.uint8).reshape((-1, count) if packed[0] == 1 else (count, -1))
-        data = bytearray((lines.T if packed[0] == 1 else lines).tobytes())
+        found = database.execute(
+            f"SELECT segments.rowid, count, {column}, text FROM segments JOIN signatures ON number = signature "
+            "WHERE first = 1"
+        ).fetchall()
+        ((number, count, packed, text),) = found
+        (header,) = InteractiveReader().feed(f"{text}\n".encode())
+        assert isinstance(header, Header)
+        layout = header.signature.features if column == "observations" else header.signature.advice_layout
+        data = bytearray(unpack_rows(layout, packed, count).tobytes())
         data[position] ^= 1
         database.execute(f"UPDATE segments SET {column} = ? WHERE rowid = ?", (zlib.compress(data), number))
     database.close()
