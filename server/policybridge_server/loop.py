@@ -242,6 +242,8 @@ class _TurnSelector(selectors.BaseSelector):
         self.epoll = select.epoll()
         self.epoll.register(self._inner.fileno(), select.EPOLLIN)
         self._handlers: dict[int, Handler] = {}
+        # Unwatched in this turn: their events are not those of new files that get the same numbers.
+        self._gone: set[int] = set()
         self.again: list[Worker] = []
         self.leaving = False
 
@@ -254,6 +256,7 @@ class _TurnSelector(selectors.BaseSelector):
         """See `Loop.unwatch`."""
         if self._handlers.pop(fd, None):
             self.epoll.unregister(fd)
+            self._gone.add(fd)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Run turns until asyncio has something to do, or ``timeout`` seconds are over."""
@@ -274,8 +277,10 @@ class _TurnSelector(selectors.BaseSelector):
         turns.total += busy
         ready = self._awake(timeout) if self._awake_turns else self.epoll.poll(timeout)
         counters.woke = perf_counter_ns()
+        handlers, gone = self._handlers, self._gone
+        gone.clear()
         for fd, events in ready:
-            handler = self._handlers.get(fd)
+            handler = None if fd in gone else handlers.get(fd)
             if handler is not None:
                 handler.ready(events)
             elif fd == self._inner.fileno():

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
@@ -204,3 +205,49 @@ def test_the_loop_sleeps_again_after_four_events_without_a_question(monkeypatch:
     assert question.awake == 4
     os.close(question.reading)
     os.close(question.writing)
+
+
+class _Takes:
+    """A handler that calls ``take`` with the events."""
+
+    def __init__(self, take: Callable[[int], object]) -> None:
+        self._take = take
+
+    def ready(self, events: int) -> None:
+        self._take(events)
+
+
+def test_a_file_that_is_watched_in_a_turn_gets_no_event_of_the_file_that_had_its_number() -> None:
+    taken: list[int] = []
+
+    async def work(left: socket.socket, right: socket.socket, new: socket.socket, far: socket.socket) -> None:
+        loop, over = cast("Loop", asyncio.get_running_loop()), asyncio.Event()
+
+        def replace(mine: socket.socket, other: socket.socket) -> None:
+            """Put the new file in the place of the other one, whose client has hung up, too."""
+            loop.unwatch(mine.fileno())
+            loop.unwatch(other.fileno())
+            os.dup2(new.fileno(), other.fileno())
+            loop.watch(other.fileno(), _Takes(lambda events: take(other, events)))
+            loop.call_soon(over.set)
+
+        def take(file: socket.socket, events: int) -> None:
+            taken.append(events)
+            loop.unwatch(file.fileno())
+
+        loop.watch(left.fileno(), _Takes(lambda _: replace(left, right)))
+        loop.watch(right.fileno(), _Takes(lambda _: replace(right, left)))
+        await asyncio.wait_for(over.wait(), 60)
+        assert not taken
+        far.send(b"x")
+        while not taken:
+            await asyncio.sleep(0)
+
+    pairs = [socket.socketpair() for _ in range(3)]
+    for _, theirs in pairs[:2]:
+        theirs.close()
+    with asyncio.Runner(loop_factory=lambda: cast("asyncio.AbstractEventLoop", Loop(lambda: 0))) as runner:
+        runner.run(work(pairs[0][0], pairs[1][0], *pairs[2]))
+    assert taken == [select.EPOLLIN]
+    for each in (pairs[0][0], pairs[1][0], *pairs[2]):
+        each.close()

@@ -5,9 +5,12 @@ answers cannot queue more requests.
 """
 
 import contextlib
+import fcntl
 import os
 import select
 import socket
+import termios
+from array import array
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -130,6 +133,15 @@ class SocketChannel(Channel):
     def __init__(self, connection: socket.socket, loop: Loop, handler: Handler) -> None:
         super().__init__(connection.fileno(), connection.fileno(), connection.close, loop, handler)
         self._connection = connection
+
+    @property
+    def settled(self) -> bool:
+        """Whether all is sent and all is read: closing a Unix socket with unread bytes resets it."""
+        if self.unsent:
+            return False
+        unread = array("i", [0])
+        fcntl.ioctl(self._incoming, termios.FIONREAD, unread)
+        return not unread[0]
 
     def finish(self) -> None:
         """Tell the client that nothing more will be sent; its own bytes can still be received."""

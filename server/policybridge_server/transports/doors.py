@@ -8,7 +8,7 @@ think for any time.
 import asyncio
 import resource
 import time
-from enum import Enum, auto
+from enum import IntEnum
 from itertools import islice
 from typing import Final, Protocol
 
@@ -24,7 +24,7 @@ _MOST: Final = 16
 """Limit of guests of one kind dismissed in one turn, because thousands may be due together."""
 
 
-class Wait(Enum):
+class Wait(IntEnum):
     """The next message that a client owes.
 
     Attributes:
@@ -36,11 +36,12 @@ class Wait(Enum):
 
     """
 
-    HELLO = auto()
-    OPEN = auto()
-    MESSAGE = auto()
-    IDLE = auto()
-    LEAVING = auto()
+    # Of integers: the dicts of the waits hash them in C.
+    HELLO = 1
+    OPEN = 2
+    MESSAGE = 3
+    IDLE = 4
+    LEAVING = 5
 
 
 _GIVEN_UP: Final = (Wait.LEAVING, Wait.HELLO, Wait.IDLE)

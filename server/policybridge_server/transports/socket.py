@@ -36,9 +36,11 @@ class SocketTransport:
         self._listening.share = host.share
 
     def _accept(self, connection: socket.socket, address: Any, peer: PeerBudget) -> None:  # noqa: ARG002
-        self._sessions.add(SocketSession(connection, self._host, peer, self._gone))
+        session = SocketSession(connection, self._host, peer, self._gone)
+        self._sessions.add(session)
         if self._host.share is not None:
             self._host.share.connection(1)
+        session.begin()
 
     def _gone(self, session: SocketSession) -> None:
         if session in self._sessions and self._host.share is not None:

@@ -1,5 +1,6 @@
 """One connection of the Unix socket: hello, then LLVM's stream in and framed advice out."""
 
+import select
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -58,7 +59,13 @@ class SocketSession(ChannelConversation[Event]):
         self._features: Codec | None = None
         self._advice: Codec | None = None
         self._channel: SocketChannel = SocketChannel(connection, host.loop, self)
-        host.doors.expect(self, Wait.HELLO)
+        self._doors = host.doors
+
+    def begin(self) -> None:
+        """Take the first line, which has mostly come with the connection, or wait for it."""
+        self.ready(select.EPOLLIN)
+        if self._session is None and not (self._unanswered or self._over):
+            self._doors.expect(self, Wait.HELLO)
 
     def _feed(self, data: bytes) -> None:
         if self._over:
@@ -93,7 +100,7 @@ class SocketSession(ChannelConversation[Event]):
 
     def _wait_for_the_rest(self) -> None:
         """Wait for the rest of a message, if the client has sent a part."""
-        doors, half = self._host.doors, self._reader.begun and not (self._paused or self._over)
+        doors, half = self._doors, self._reader.begun and not (self._paused or self._over)
         if half and not self._half:
             doors.expect(self, Wait.MESSAGE)
         elif self._half and not half:
@@ -115,7 +122,7 @@ class SocketSession(ChannelConversation[Event]):
             return
         line = bytes(self._line[:size])
         del self._line[: size + 1]
-        self._host.doors.satisfied(self)
+        self._doors.satisfied(self)
         hello = parse_hello(line)
         if isinstance(hello, Report):
             hello.outcome.check(self._host.config.limits)
@@ -148,14 +155,14 @@ class SocketSession(ChannelConversation[Event]):
                 self._ask(session, message)
             else:
                 self._ask_for(session, self._features.decode, message)
+        elif isinstance(message, Decided):
+            self._record(session, message)
         elif isinstance(message, Context):
             session.context(message.name)
         elif isinstance(message, Outcome):
             self._report(session, message)
         elif isinstance(message, End):
             self._finish(session)
-        elif isinstance(message, Decided):
-            self._record(session, message)
         elif isinstance(message, FormWanted):
             self._channel.send(self._prefix + session.form(message.digest))
             self._sent()
@@ -192,7 +199,10 @@ class SocketSession(ChannelConversation[Event]):
     def _ended_well(self) -> None:
         if self._prefix:
             self._channel.send(RECORDED if self._resumes else _ADVICE + RECORDED)
-        self._linger()
+        if self._channel.settled:
+            self.close()
+        else:
+            self._linger()
 
     def fail(self, error: PolicyBridgeError) -> None:
         """Send the error if the framing has room for one, and end the session."""
@@ -210,7 +220,7 @@ class SocketSession(ChannelConversation[Event]):
         self._end()
         self._channel.read(True)
         self._channel.finish()
-        self._host.doors.expect(self, Wait.LEAVING)
+        self._doors.expect(self, Wait.LEAVING)
 
     def dismiss(self, error: PolicyBridgeError) -> None:
         """End the session because the server waits no longer, and close the connection."""
@@ -230,7 +240,7 @@ class SocketSession(ChannelConversation[Event]):
         """End the session and close the connection; a second call does nothing."""
         self._channel.close()
         self._end()
-        self._host.doors.satisfied(self)
+        self._doors.satisfied(self)
         self._closed(self)
 
     def _end(self) -> None:

@@ -31,6 +31,8 @@ class Policy:
         return observation["x"] * observation["y"]
 """
 HELLO = b'{"policybridge":1,"policy":"sum"}\n'
+END = b'{"end":true}\n'
+RECORDED = b'\0{"recorded":true}\n'
 
 
 def observation(number: int, x: int, y: int) -> bytes:
@@ -286,6 +288,23 @@ def test_a_client_that_never_reads_its_answers_is_not_read_any_further(connect: 
     other.send(HELLO, HEADER, observation(0, 1, 1))
     other.line()
     assert other.read(9) == advice(2)
+
+
+def test_the_server_closes_the_connection_of_a_session_that_has_ended_at_once(connect: Connect) -> None:
+    peer = connect()
+    peer.send(HELLO, HEADER, observation(0, 1, 1), END)
+    peer.line()
+    assert peer.file.read() == advice(2) + RECORDED
+    with pytest.raises(BrokenPipeError):
+        peer.socket.send(b"x")
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_client_that_says_more_after_its_end_still_reads_that_its_record_is_kept(connect: Connect, size: int) -> None:
+    peer = connect()
+    peer.send(HELLO + HEADER + END + b"x" * size)
+    peer.line()
+    assert peer.file.read() == RECORDED
 
 
 def test_a_socket_file_left_by_a_dead_server_is_replaced(
