@@ -1,7 +1,8 @@
-"""The events of LLVM's interactive stream."""
+"""The events of LLVM's interactive stream: structs of msgspec, which are made in a fifth of a dataclass's time."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from policybridge_core.session import Outcome
 from policybridge_serdes.specs import Signature
@@ -10,22 +11,19 @@ CHANCE_BYTES: Final = 4
 """Of the logarithm of a probability: a little-endian float."""
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """A module's features and advice."""
 
     signature: Signature
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """The function that the next observations belong to; empty for a whole module."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """Decisions that the client made by the policy's form.
 
     Attributes:
@@ -42,15 +40,13 @@ class Decided:
     chances: bool = False
 
 
-@dataclass(frozen=True)
-class FormWanted:
+class FormWanted(msgspec.Struct, frozen=True):
     """The client asks for the form of this digest."""
 
     digest: str
 
 
-@dataclass(frozen=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """The client ends the session, and wants to know that its record is kept."""
 
 

@@ -25,6 +25,9 @@ _LOG = logging.getLogger(__name__)
 _ONE_OF: Final = 64
 """The server makes one of this many decisions again, and one of each larger message."""
 
+_ENTROPY: Final = 64
+"""Bytes of the system's source of random numbers that are read together, for eight draws."""
+
 _MOST_DRAWN: Final = 8
 """Drawn decisions of a session that wait to be made again together: one run of the model takes less than eight."""
 
@@ -69,7 +72,8 @@ class ClientDecisions:
         self._features = signature.features.size
         self._advice = signature.advice_layout
         self._choices = None if model.head is None else model.head.count
-        self._choice = signature.advice.name
+        self._choice = np.dtype(f"<u{self._advice.size}" if model.head else np.void)
+        self._entropy = b""
         self._batcher = batcher
         self._recording = recording
         self.held: HeldDecisions | None = None
@@ -86,7 +90,7 @@ class ClientDecisions:
 
         """
         size, advice = self._features, self._advice.size
-        sizes = (size, advice, CHANCE_BYTES if decided.chances else 0)
+        sizes = size, advice, CHANCE_BYTES if decided.chances else 0
         if len(decided.payload) != decided.count * sum(sizes):
             raise InvalidError(
                 f"{len(decided.payload)} bytes are not {decided.count} decisions of {size} and {advice} bytes"
@@ -102,7 +106,8 @@ class ClientDecisions:
             return
         middle, end = count * size, count * (size + advice)
         view = memoryview(payload)
-        self._check_choices(np.frombuffer(payload, self._advice.dtype, count, middle))
+        if self._choices is not None:
+            _check_choices(np.frombuffer(payload, self._choice, count, middle), self._choices)
         chances = self._chances(decided, end)
         first = self._count_draws(count)
         self._counters.made_by_clients += count
@@ -110,8 +115,7 @@ class ClientDecisions:
             self._recording.reported(count, view[:middle], view[middle:end], decided.nanoseconds // count, view[end:])
             # Reports come faster than a disk takes them. Else they would fill the room of all sessions.
             taken = partial(self._recording.keep_pace, taken)
-        # Of the system's source, which clients cannot foretell. A remainder of 64 bits is even enough.
-        drawn = int.from_bytes(os.urandom(8), "little") % max(count, _ONE_OF)
+        drawn = self._random() % max(count, _ONE_OF)
         # A record does not say which draws the server made in between, so that the numbers of its own are not known.
         if drawn < count and (self.held is None or self._session.drawing is None):
             row, begin = payload[drawn * size : (drawn + 1) * size], middle + drawn * advice
@@ -177,13 +181,18 @@ class ClientDecisions:
             said = f"a client of {version.name}@{version.version} decides by itself: {difference}"
             _LOG.warning("%s", said, extra={"session": self._session.id})
 
-    def _check_choices(self, advices: Values) -> None:
-        choices = self._choices
-        if choices is None:
-            return
-        given: npt.NDArray[Any] = advices[self._choice]
-        if given.max() >= choices or given.min() < 0:
-            raise InvalidError(f"the policy's advice is one of 0 to {choices - 1}, and a reported one is not")
+    def _random(self) -> int:
+        """Give 64 bits of the system's source, which clients cannot foretell; a remainder of them is even enough."""
+        # A call of the system for several draws of a session.
+        entropy = self._entropy or os.urandom(_ENTROPY)
+        self._entropy = entropy[8:]
+        return int.from_bytes(entropy[:8], "little")
+
+
+def _check_choices(advices: npt.NDArray[np.unsignedinteger[Any]], choices: int) -> None:
+    """Check advices, read as integers without a sign: a negative one is larger than each choice."""
+    if advices.max() >= choices:
+        raise InvalidError(f"the policy's advice is one of 0 to {choices - 1}, and a reported one is not")
 
 
 class _Drawn(NamedTuple):

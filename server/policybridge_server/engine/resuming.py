@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from policybridge_core.errors import InvalidError, PreconditionError, UnavailableError
 from policybridge_core.session import Resumption
@@ -62,7 +63,7 @@ class HeldDecisions:
             pieces.append(decided.payload[begin + first * size : end])
             begin = end
         time = decided.nanoseconds * count // decided.count
-        return replace(decided, count=count, nanoseconds=time, payload=b"".join(pieces))
+        return structs.replace(decided, count=count, nanoseconds=time, payload=b"".join(pieces))
 
     def check_all(self) -> None:
         """Check that the record has at least the decisions that the ledger holds.

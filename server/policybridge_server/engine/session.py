@@ -153,6 +153,8 @@ class Session:
 
     def _label(self, *, by_client: bool) -> None:
         """Set or remove the label `EVALUATED`, also in the record."""
+        if by_client and EVALUATED.items() <= self.view.labels.items():
+            return
         others = {name: value for name, value in self.view.labels.items() if name not in EVALUATED}
         labels = {**others, **EVALUATED} if by_client else others
         if labels != self.view.labels:

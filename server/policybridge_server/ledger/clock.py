@@ -2,16 +2,14 @@
 
 import time
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-@dataclass(frozen=True)
-class Instant:
+class Instant(NamedTuple):
     """One moment.
 
     Attributes:

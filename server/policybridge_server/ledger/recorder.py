@@ -236,11 +236,13 @@ class LedgerRecording:
         if self._waiting or context != self._context:
             self.hand_over()
             self._context = context
-        for part in _parts(BulkPart(observations, advices, count, nanoseconds, chances)):
-            if self._bytes + part.size > _BYTES:
+        whole = BulkPart(observations, advices, count, nanoseconds, chances)
+        for part in (whole,) if whole.size <= _BYTES else _parts(whole):
+            size = part.size
+            if self._bytes + size > _BYTES:
                 self.hand_over()
             self._parts.append(part)
-            self._bytes += part.size
+            self._bytes += size
         if self._bytes >= _BYTES:
             self.hand_over()
 
@@ -354,9 +356,6 @@ def _no_record(session_id: str) -> TooLargeError:
 
 def _parts(whole: BulkPart) -> Iterator[BulkPart]:
     """Cut decisions into parts for a segment each."""
-    if whole.size <= _BYTES:
-        yield whole
-        return
     columns = whole.observations, whole.advices, whole.chances
     sizes = [len(column) // whole.count for column in columns]
     most = max(1, (_BYTES - BulkPart(b"", b"", 0, 0).size) // max(sum(sizes), 1))

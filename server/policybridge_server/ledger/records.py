@@ -1,7 +1,6 @@
 """The records that the recorder hands to a store, in the order of the events."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -69,8 +68,12 @@ _TEXT: Final = 100
 """Bytes that Python's objects for a short text and its place take, about."""
 
 
-@dataclass(frozen=True)
-class Begun:
+def _size(texts: Sequence[str]) -> int:
+    """Give the bytes that texts take in memory, about."""
+    return len(texts) * _TEXT + sum(map(len, texts))
+
+
+class Begun(msgspec.Struct, frozen=True):
     """A session began, at ``when`` (seconds since 1970)."""
 
     session: SessionView
@@ -79,12 +82,11 @@ class Begun:
     @property
     def size(self) -> int:
         """Bytes that it holds in memory, about."""
-        texts = [text for pair in (*self.session.labels.items(), *self.session.options.items()) for text in pair]
-        return _RECORD + sum(_TEXT + len(text) for text in texts)
+        labels, options = self.session.labels, self.session.options
+        return _RECORD + _size([*labels, *labels.values(), *options, *options.values()])
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(msgspec.Struct, frozen=True):
     """A session has other labels now, all of which are here."""
 
     session_id: str
@@ -93,11 +95,10 @@ class Labelled:
     @property
     def size(self) -> int:
         """Bytes that it holds in memory, about."""
-        return _RECORD + sum(2 * _TEXT + len(name) + len(value) for name, value in self.labels.items())
+        return _RECORD + _size([*self.labels, *self.labels.values()])
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """Decisions of one session that follow each other, under one signature and in one context.
 
     Attributes:
@@ -114,8 +115,7 @@ class Segment:
     size: int
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """Decisions of a session that were dropped because the store could not keep up."""
 
     session_id: str
@@ -123,8 +123,7 @@ class Lost:
     size: int = _RECORD
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A session ended, with ``failures`` failed evaluations; ``interrupted``: its record has no end."""
 
     session_id: str
@@ -134,8 +133,7 @@ class Ended:
     size: int = _RECORD
 
 
-@dataclass(frozen=True)
-class Reported:
+class Reported(msgspec.Struct, frozen=True):
     """An outcome was reported; ``None``: only the acknowledgement of the records before this one is wanted."""
 
     session_id: str
@@ -151,11 +149,10 @@ class Reported:
             return _RECORD
         names = [outcome.status, *outcome.values, *outcome.contexts]
         names += [name for values in outcome.contexts.values() for name in values]
-        return _RECORD + sum(_TEXT + len(name) for name in names)
+        return _RECORD + _size(names)
 
 
-@dataclass
-class Resumed:
+class Resumed(msgspec.Struct):
     """The client of a session sends its record again.
 
     Attributes:
@@ -171,8 +168,7 @@ class Resumed:
     size: int = _RECORD
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """Something happened to a roll-out."""
 
     step: RolloutStep

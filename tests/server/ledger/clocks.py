@@ -1,6 +1,6 @@
 """A clock that the tests set."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from policybridge_server.ledger.clock import Instant
 
@@ -15,11 +15,11 @@ class SettableClock:
         return self.instant
 
     def wait(self, seconds: float) -> None:
-        self.instant = replace(self.instant, wall=self.instant.wall + seconds, uptime=self.instant.uptime + seconds)
+        self.instant = self.instant._replace(wall=self.instant.wall + seconds, uptime=self.instant.uptime + seconds)
 
     def put(self, seconds: float) -> None:
         """Set the time of day so much forward, or back."""
-        self.instant = replace(self.instant, wall=self.instant.wall + seconds)
+        self.instant = self.instant._replace(wall=self.instant.wall + seconds)
 
     def reboot(self, seconds: float) -> None:
         """Restart the machine, which is off for so long."""
