@@ -1,6 +1,5 @@
 """A replica serves what its leader publishes, with the leader there and without it."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from policybridge_client.policies import Conditions, RepositoryClient
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import PolicyReference
 from tests.certificates import Authority, token, write_tokens
-from tests.conftest import command
+from tests.commands import Told, told
 from tests.repositories import answering, write_python
 from tests.server.following.replicas import leading, replica
 from tests.server.publishing.policies import TOML, Client, ask, wait_for, without_progress, write_adder, write_policy
@@ -113,8 +112,8 @@ def test_who_waits_for_replicas_learns_what_each_lacks(tmp_path: Path) -> None:
         assert most.stderr.count("has been away for") == 2
 
 
-def policies(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command("policies", *arguments), capture_output=True, text=True, check=False)
+def policies(*arguments: object) -> Told:
+    return told("policies", *arguments)
 
 
 def test_a_replica_serves_on_without_its_leader_and_catches_up(tmp_path: Path) -> None:

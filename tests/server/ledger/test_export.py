@@ -10,7 +10,7 @@ import pytest
 from policybridge_bench.network import SIGNATURE
 from policybridge_serdes import Outcome, SessionOptions
 from policybridge_serdes.training_log import TrainingLogReader
-from tests.conftest import command
+from tests.commands import told
 from tests.server.ledger.asking import ask, open_network, rows
 from tests.server.ledger.conftest import Recording
 
@@ -32,15 +32,13 @@ def known(recording: Recording) -> list[str]:
 
 
 def sessions(recording: Recording, *arguments: object) -> str:
-    words = command("sessions", arguments[0], "--ledger", recording.ledger, *arguments[1:])
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = told("sessions", arguments[0], "--ledger", recording.ledger, *arguments[1:])
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def refused(recording: Recording, *arguments: object) -> str:
-    words = command("sessions", arguments[0], "--ledger", recording.ledger, *arguments[1:])
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = told("sessions", arguments[0], "--ledger", recording.ledger, *arguments[1:])
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr
 

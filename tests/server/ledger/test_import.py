@@ -1,6 +1,5 @@
 """Logs that come back: LLVM's own, and those of an export."""
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from policybridge_serdes import ElementType, Layout, TensorSpec
 from policybridge_serdes.training_log import LogHeader, TrainingLogWriter
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
-from tests.conftest import command
+from tests.commands import told
 from tests.server.ledger.conftest import Recording
 from tests.server.ledger.test_export import known, sessions  # noqa: F401 - a fixture
 
@@ -20,7 +19,7 @@ DELTA = TensorSpec("delta_size", ElementType.FLOAT)
 
 
 def run_command(*words: object, status: int = 0) -> str:
-    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=60, check=False)
+    done = told(*words)
     assert done.returncode == status, done.stderr
     return done.stdout if not status else done.stderr
 

@@ -1,7 +1,6 @@
 """``policybridge sessions list``: a table for people, and what it says of filters that no session meets."""
 
 import json
-import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from policybridge_server.ledger.listing import table
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.records import Begun, Reported
 from policybridge_server.ledger.sqlite import SqliteStore
-from tests.conftest import command
+from tests.commands import Told, told
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +27,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def listed(ledger: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    arguments = command("sessions", "list", "--ledger", ledger, *words)
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+def listed(ledger: Path, *words: str) -> Told:
+    return told("sessions", "list", "--ledger", ledger, *words)
 
 
 def test_columns_stand_below_each_other_fit_the_terminal_and_cannot_steer_it(ledger: Path) -> None:

@@ -1,7 +1,6 @@
 """The command ``policybridge policies``."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,22 +8,18 @@ import numpy as np
 import pytest
 
 from policybridge_client.policies import save_weights
-from tests.conftest import ServerFactory, command
+from tests.commands import Told, told
+from tests.conftest import ServerFactory
 from tests.server.publishing.policies import TOML, write_adder, write_policy
 
-Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+Cli = Callable[..., Told]
 
 
 @pytest.fixture
 def cli(server_factory: ServerFactory, tmp_path: Path) -> Cli:
     write_policy(tmp_path / "policies")
     server = server_factory(tmp_path / "policies", "--allow-publish")
-
-    def run(*words: object) -> "subprocess.CompletedProcess[str]":
-        arguments = command("policies", *words, "--server", server.grpc)
-        return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
-
-    return run
+    return lambda *words: told("policies", *words, "--server", server.grpc)
 
 
 def test_a_policy_is_published_named_shown_and_retired_from_the_command_line(cli: Cli, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The way back for `latest`, and the files of a version that went wrong."""
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,11 +11,12 @@ from policybridge_core.digest import digest
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import PolicyReference
 from policybridge_server.ledger.summary import open_summary
-from tests.conftest import RunningServer, ServerFactory, command
+from tests.commands import Told, told
+from tests.conftest import RunningServer, ServerFactory
 from tests.server.following.replicas import leading, replica
 from tests.server.publishing.policies import Client, client, write_adder, write_policy
 
-Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+Cli = Callable[..., Told]
 
 
 @pytest.fixture
@@ -157,12 +157,7 @@ def test_replicas_go_back_with_their_leader(policies: Path, tmp_path: Path) -> N
 @pytest.fixture
 def cli(server_factory: ServerFactory, policies: Path) -> Cli:
     server = server_factory(policies, "--allow-publish")
-
-    def run(*words: object) -> "subprocess.CompletedProcess[str]":
-        arguments = command("policies", words[0], *words[1:2], "--server", server.grpc, *words[2:])
-        return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
-
-    return run
+    return lambda *words: told("policies", *words[:2], "--server", server.grpc, *words[2:])
 
 
 def test_a_version_is_written_with_an_at_sign_or_a_space_in_all_commands(cli: Cli, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Roll-outs: a share of an alias's new sessions gets another version, until it is promoted or withdrawn."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,8 @@ from policybridge_client.policies import Conditions
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions
 from policybridge_server.ledger.summary import open_summary
-from tests.conftest import RunningServer, ServerFactory, command, running_server
+from tests.commands import Told, told
+from tests.conftest import RunningServer, ServerFactory, running_server
 from tests.server.publishing.policies import SIGNATURE, Client, ask, client, wait_for, write_adder, write_policy
 
 FILES = [f"src/file{number}.c" for number in range(40)]
@@ -256,9 +256,8 @@ def test_conditions_need_a_ledger_and_a_changed_repository_needs_leave(
 def test_the_command_line_rolls_out_promotes_and_shows(server_factory: ServerFactory, policies: Path) -> None:
     server = server_factory(policies, "--allow-publish")
 
-    def policies_cli(*words: str) -> "subprocess.CompletedProcess[str]":
-        arguments = command("policies", *words, "--server", server.grpc)
-        return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    def policies_cli(*words: str) -> Told:
+        return told("policies", *words, "--server", server.grpc)
 
     assert policies_cli("rollout", "adder@2", "--share", "10%").stdout == (
         "adder@latest is 2 for 10% of the files, 1 for the others\n"
