@@ -28,10 +28,10 @@ from policybridge_core.errors import (
     PreconditionError,
     UnavailableError,
 )
-from tests.server.mlbridge.pipes_native import NATIVE, built
+from tests.server.mlbridge.pipes_native import ENVIRONMENT_PROTOS as PROTOS
+from tests.server.mlbridge.pipes_native import environment_compiler
 from tests.server.mlbridge.pipes_server import wait_until
 
-PROTOS = Path(__file__).parent / "environment_protos"
 NAME = "episode.CompilerService/queryCompiler"
 
 DIES, HANGS, ERROR, SHORT = 90, 91, 92, 93
@@ -41,7 +41,7 @@ Make = Callable[..., CompilerEnvironment]
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return built(NATIVE / "environment_compiler.cpp", ["grpc++", "protobuf"], [PROTOS / "episode.proto"])
+    return environment_compiler()
 
 
 @pytest.fixture(scope="module")

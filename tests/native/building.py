@@ -7,13 +7,17 @@ that need them skip or fail.
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
 
 from tests.bench.running import CACHE
 from tests.fuzzing import native as fuzzers
 from tests.native.conftest import built, sanitized
 from tests.peers.native import program
+from tests.server.mlbridge import mlbridge_native, pipes_native
 
-_OF_THREADS = ("grpc-channel-driver", "policybridge-cpp-client")
+_OF_THREADS = ("grpc-channel-driver", "policybridge-cpp-client", "policybridge-grpc", "policybridge-early")
 _PEERS = ("policybridge-load", "policybridge-grpc-echo", "policybridge-socket-echo")
 
 
@@ -33,6 +37,11 @@ def build_all() -> Iterator[str]:
     for name in _PEERS:
         program(name, CACHE)
     yield "load generator and echoes"
+    with suppress(pytest.skip.Exception):
+        mlbridge_native.built()
+        pipes_native.built(pipes_native.NATIVE / "pipes_compiler.cpp")
+        pipes_native.environment_compiler()
+        yield "foreign compilers"
 
 
 def main() -> int:

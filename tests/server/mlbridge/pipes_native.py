@@ -10,6 +10,12 @@ from tests.locks import one_at_a_time
 from tests.native.conftest import BUILD, missing
 
 NATIVE = Path(__file__).parent / "native"
+ENVIRONMENT_PROTOS = Path(__file__).parents[2] / "client" / "environment_protos"
+
+
+def environment_compiler() -> Path:
+    """Give the compiler that the tests of environments train on."""
+    return built(NATIVE / "environment_compiler.cpp", ["grpc++", "protobuf"], [ENVIRONMENT_PROTOS / "episode.proto"])
 
 
 def built(source: Path, packages: Sequence[str] = (), protos: Sequence[Path] = ()) -> Path:
