@@ -1,10 +1,11 @@
 // Goes through the early connection of the plugins, for tests/native/library/test_early_connection.py.
 //
-//     policybridge-early SERVER POLICY HEADER MODE
+//     policybridge-early SERVER POLICY HEADER MODE [SECONDS]
 //
 // HEADER is the first line of LLVM's interactive protocol. MODE: `decides` (3,000 zeros by the form, and an outcome),
 // `fails` (the session is ended without an outcome), `differs` (another session is expected than asked for), `expects`
-// (nothing is asked), `connects` (nothing is even expected). Prints the session's id, and the reason where there is none.
+// (nothing is asked), `connects` (nothing is even expected). SECONDS is how long it waits for the server, 10 by default.
+// Prints the session's id, and the reason where there is none.
 
 #include "early_connection.h"
 #include "protocol.h"
@@ -44,12 +45,13 @@ Status ask(const OpenOptions &options, const Signature &signature, const std::st
 } // namespace
 
 int main(int count, char **words) {
-  if (count != 5)
+  if (count != 5 && count != 6)
     return 2;
   const std::string mode = words[4];
   const auto policy = PolicyReference::parse(words[2]);
   const auto signature = protocol::parse_header(words[3]);
-  early = EarlyConnection::begin(words[1], std::chrono::seconds(10), at_exit);
+  const std::chrono::seconds patience(count == 6 ? std::atoi(words[5]) : 10);
+  early = EarlyConnection::begin(words[1], patience, at_exit);
   if (!policy.ok() || !signature.ok() || !early)
     return 2;
   OpenOptions options{*policy, "main.c", {}, {}, {}};
