@@ -163,17 +163,20 @@ def test_bazel_builds_it_in_its_sandbox_and_again_where_the_store_has_changed(
     if shutil.which("bazel") is None:
         missing("bazel-bootstrap")
     rules = tmp_path_factory.mktemp("rules")
-    options = f"startup --batch --output_user_root={rules}/out\n"
+    options = f"startup --output_user_root={rules}/out --max_idle_secs=60\n"
     options += _write_rules(rules, "cc", _RULES_OF_CC) + _write_rules(rules, "java", _RULES_OF_JAVA)
     (project / ".bazelrc").write_text(options)
     (project / "WORKSPACE").touch()
     (block,) = (block for block in blocks(PAGE) if block.heading == "Bazel" and block.language == "text")
     (project / "BUILD").write_text(block.text)
     sizes = []
-    for store in ((project / STORE).read_text(), EMPTY):
-        (project / STORE).write_text(store)
-        follow(project, environment, "Bazel")
-        sizes.append(text(project / "bazel-bin" / "words"))
+    try:
+        for store in ((project / STORE).read_text(), EMPTY):
+            (project / STORE).write_text(store)
+            follow(project, environment, "Bazel")
+            sizes.append(text(project / "bazel-bin" / "words"))
+    finally:
+        run(project, environment, "bazel", "shutdown")
     assert sizes[0] < sizes[1]
 
 

@@ -3,8 +3,9 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -165,17 +166,23 @@ def test_the_line_is_told_of_the_same_source_by_another_name(asked: Asked, sourc
     assert any("decisions are the compiler's own" in line for line in lines)
 
 
-def answers(asked: Asked, way: str, folder: Path, sign: str, *words: str) -> tuple[list[str], list[str]]:
-    """Give the lines with ``sign`` of a configuration with the compiler alone, and of one with the policy or store."""
-    start, environment = asked.start(way)
-    return (
-        _answers(folder / "plain", [asked.compiler], environment, sign, words),
-        _answers(folder / "asked", start, environment, sign, words),
-    )
+class Configuration(NamedTuple):
+    """What configures a project, and the lines that tell what it found: those with ``sign``."""
+
+    words: tuple[str, ...]
+    sign: str
+
+    def answers(self, folder: Path, compiler: list[str], environment: Mapping[str, str]) -> list[str]:
+        """Configure in a new folder; give the lines."""
+        return _answers(folder, compiler, environment, self.sign, self.words)
+
+    def plain(self, folder: Path) -> list[str]:
+        """Give the lines for the compiler alone."""
+        return self.answers(folder, [need("clang-22")], {**os.environ, "CCACHE_DISABLE": "1"})
 
 
 def _answers(
-    folder: Path, compiler: list[str], environment: dict[str, str], sign: str, words: tuple[str, ...]
+    folder: Path, compiler: list[str], environment: Mapping[str, str], sign: str, words: tuple[str, ...]
 ) -> list[str]:
     folder.mkdir()
     script = folder / "cc"
@@ -187,21 +194,39 @@ def _answers(
     return [line for line in (done.stdout + done.stderr).splitlines() if sign in line]
 
 
+@pytest.fixture(scope="module")
+def autoconfs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Configuration, list[str]]:
+    """Give a configure script, and what it finds with the compiler alone."""
+    need("ld.lld-22")
+    folder = tmp_path_factory.mktemp("autoconf")
+    (folder / "configure.ac").write_text(_CONFIGURE)
+    subprocess.run([need("autoconf")], cwd=folder, check=True, capture_output=True)
+    script = Configuration((str(folder / "configure"),), "s with ")
+    return script, script.plain(folder / "plain")
+
+
+@pytest.fixture(scope="module")
+def cmakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Configuration, list[str]]:
+    """Give a project of CMake's, and what it finds with the compiler alone."""
+    folder = tmp_path_factory.mktemp("cmake")
+    (folder / "CMakeLists.txt").write_text(_CMAKE)
+    project = Configuration(("cmake", "-S", str(folder), "-B", "build"), "told: ")
+    return project, project.plain(folder / "plain")
+
+
 @pytest.mark.parametrize("way", ["plugin", "launcher"])
 def test_a_configure_script_of_autoconfs_for_which_warnings_are_errors_accepts_the_same_flags(
-    asked: Asked, tmp_path: Path, way: str
+    asked: Asked, autoconfs: tuple[Configuration, list[str]], tmp_path: Path, way: str
 ) -> None:
-    need("ld.lld-22")
-    (tmp_path / "configure.ac").write_text(_CONFIGURE)
-    subprocess.run([need("autoconf")], cwd=tmp_path, check=True, capture_output=True)
-    plain, under = answers(asked, way, tmp_path, "s with ", "../configure")
+    script, plain = autoconfs
     assert len(plain) == 6
-    assert under == plain
+    assert script.answers(tmp_path / "asked", *asked.start(way)) == plain
 
 
 @pytest.mark.parametrize("way", ["plugin", "launcher"])
-def test_a_project_of_cmakes_finds_the_same_flags_and_functions(asked: Asked, tmp_path: Path, way: str) -> None:
-    (tmp_path / "CMakeLists.txt").write_text(_CMAKE)
-    plain, under = answers(asked, way, tmp_path, "told: ", "cmake", "-S", "..", "-B", "build")
+def test_a_project_of_cmakes_finds_the_same_flags_and_functions(
+    asked: Asked, cmakes: tuple[Configuration, list[str]], tmp_path: Path, way: str
+) -> None:
+    project, plain = cmakes
     assert len(plain) == 5
-    assert under == plain
+    assert project.answers(tmp_path / "asked", *asked.start(way)) == plain
