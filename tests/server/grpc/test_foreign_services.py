@@ -123,7 +123,8 @@ def test_a_path_that_is_no_utf8_costs_the_librarys_port_a_moment(served: tuple[l
         deadline = time.monotonic() + 60
         while "is started again" not in served[1].read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
-    with grpc.insecure_channel(served[0][1]) as channel:
+    # The port may take a connection that nobody answers any more; for such a one a client waits 20 s by default.
+    with grpc.insecure_channel(served[0][1], [("grpc.min_reconnect_backoff_ms", 1000)]) as channel:
         ask = channel.unary_unary("/foreign.Plain/One", bytes, bytes)
         assert ask(b"abc", timeout=60, wait_for_ready=True) == b"ABC"
     assert "is started again" in served[1].read_text()
