@@ -1,5 +1,6 @@
 """The batcher: decisions of one model for clients of one signature. Those of one turn form a batch."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Final
@@ -13,6 +14,12 @@ from policybridge_server.engine.pace import INLINE_SECONDS
 
 _INLINE: Final = int(INLINE_SECONDS * 1e9)
 
+_TOGETHER: Final = 32
+"""Decisions of clients, about, that are made again together at once."""
+
+_LATER: Final = 0.1
+"""Seconds until fewer are."""
+
 
 class Batcher:
     """Collects decisions and runs them as batches. Made by ``LoadedVersion.batcher``.
@@ -20,6 +27,7 @@ class Batcher:
     Attributes:
         ignored: the client's features that the model does not know.
         sessions: number of sessions that are bound to it.
+        left: decisions that clients made, and that wait to be made again with those of other sessions.
 
     Args:
         evaluator: computes the results of a batch.
@@ -47,6 +55,8 @@ class Batcher:
         self._reading = self._put = self._repeats = 0
         self._waiting: list[Decision] = []
         self._running: list[Decision] = []
+        self.left: list[Decision] = []
+        self._timer: asyncio.TimerHandle | None = None
 
     def submit(self, decision: Decision) -> None:
         """Put ``decision`` into the next batch."""
@@ -54,10 +64,29 @@ class Batcher:
             self._schedule(self)
         self._waiting.append(decision)
 
-    def repeat(self, decision: Decision) -> None:
-        """Put ``decision``, which a client made itself, into the next batch: nobody waits for its advice."""
-        self._repeats += 1
-        self.submit(decision)
+    def repeat(self, decisions: Sequence[Decision]) -> None:
+        """Put decisions, which clients made themselves, into the next batch: nobody waits for their advice."""
+        self._repeats += len(decisions)
+        for decision in decisions:
+            self.submit(decision)
+
+    def repeat_later(self, decisions: Sequence[Decision]) -> None:
+        """Put such decisions into one batch with those of other sessions, in a tenth of a second."""
+        self.left += decisions
+        if len(self.left) >= _TOGETHER:
+            self._repeat_left()
+        elif self._timer is None:
+            # The timer keeps this batcher alive, too: its last session may be over.
+            self._timer = self._place.later(_LATER, self._repeat_left)
+            if self._timer is None:
+                self._repeat_left()
+
+    def _repeat_left(self) -> None:
+        left, self.left = self.left, []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.repeat(left)
 
     def run(self, begun: int, read: int) -> int:
         """Evaluate all decisions that wait; give the number of those that a client asks for. Others may be submitted.
@@ -92,6 +121,16 @@ class Batcher:
         _deliver(decisions, results)
         waited = max(0, done - self._put - evaluated)
         self._counters.batch(len(decisions), self._reading, waited, evaluated, perf_counter_ns() - done)
+
+    def close(self) -> None:
+        """Make those of the clients' decisions again that are left, before the model is freed."""
+        if self._place.worker is not None:
+            # It has moved to the worker meanwhile, whose jobs may need the loop.
+            self.left.clear()
+        if self.left:
+            self._repeat_left()
+            now = perf_counter_ns()
+            self.run(now, now)
 
     def give_up(self, error: PolicyBridgeError) -> None:
         """Answer all waiting observations with ``error``."""

@@ -31,6 +31,9 @@ _ENTROPY: Final = 64
 _MOST_DRAWN: Final = 8
 """Drawn decisions of a session that wait to be made again together: one run of the model takes less than eight."""
 
+_SMALL: Final = 4096
+"""Bytes of an observation that may wait for those of other sessions."""
+
 _NEAR: Final = 1 / 64
 """Difference of two log-probabilities that may come of the last bits of the scores: twice a step of two scores."""
 
@@ -40,8 +43,8 @@ class ClientDecisions:
 
     The server asks the model again for a sample, taken at random, and counts those that differ: one of 64 decisions, or
     one of a message that has more. In a session that explores it repeats the draw, too. So a client whose evaluation is
-    wrong is found; a client that reports decisions which it did not follow is not. Eight of a sample are made together,
-    and at the session's outcome and end those that are left.
+    wrong is found; a client that reports decisions which it did not follow is not. Eight of a sample are made together.
+    Those that are left at the session's outcome and end are made a little later, with those of other sessions.
 
     Args:
         session: of the client.
@@ -140,8 +143,11 @@ class ClientDecisions:
             if not left and checked is not None:
                 checked()
 
-        for each in drawn:
-            self._batcher.repeat(Decision(self._view(each.number), each.row, _Check(each, ended)))
+        decisions = [Decision(self._view(each.number), each.row, _Check(each, ended)) for each in drawn]
+        if checked is None and self._features <= _SMALL:
+            self._batcher.repeat_later(decisions)
+        else:
+            self._batcher.repeat(decisions)
 
     def _chances(self, decided: Decided, begin: int) -> npt.NDArray[np.float32] | None:
         explores = self._session.drawing is not None

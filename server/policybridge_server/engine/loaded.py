@@ -79,7 +79,11 @@ class LoadedVersion:
     def clients(self) -> list[Signature]:
         """Return the signatures of the bound clients, without those that are only kept."""
         batchers = [each for model in self.models.values() for each in model.batchers()]
-        return [signature for signature, batcher in batchers if batcher.sessions or signature not in self._kept]
+        return [
+            signature
+            for signature, batcher in batchers
+            if batcher.sessions or not (batcher.left or signature in self._kept)
+        ]
 
     @property
     def signatures(self) -> Mapping[str, ModelSignature]:

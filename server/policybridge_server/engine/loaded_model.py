@@ -66,6 +66,8 @@ class LoadedModel:
 
     def close(self) -> None:
         """Free the model, after the decisions that it still has to make."""
+        for _, batcher in self.batchers():
+            batcher.close()
         self._place.close()
 
     @property

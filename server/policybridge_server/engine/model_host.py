@@ -118,6 +118,10 @@ class ModelHost:
 
         self._put(worker, job, finished)
 
+    def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle | None:
+        """Make a call on the loop thread later; ``None``: the model runs in a worker, or there is no loop."""
+        return None if self._loop is None or self.worker is not None else self._loop.call_later(seconds, call)
+
     def _evaluated(self, worker: Worker, run: Run, count: int) -> list[Result]:
         try:
             return run(_Stepwise(self.model, worker))

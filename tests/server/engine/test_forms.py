@@ -79,17 +79,54 @@ def test_decisions_of_a_client_wait_at_every_eighth_that_is_to_be_made_again(tmp
     opening(tmp_path, steps)
 
 
-def test_the_rest_of_a_sample_is_made_again_when_the_session_ends(tmp_path: Path) -> None:
+async def ended(opener: SessionOpener, messages: int) -> Session:
+    """Open a session, report so many messages, of each of which one decision is drawn, and end it."""
+    session = await opened(opener)
+    session.bind(SIGNATURE)
+    payload = b"".join(row.tobytes() for row in observations(64, 1)) + bytes(8 * 64)
+    for _ in range(messages):
+        session.decided(Decided(64, 0, payload), lambda: None)
+    session.close()
+    return session
+
+
+def test_what_is_left_of_the_samples_of_several_sessions_is_made_again_as_one_batch_after_their_ends(
+    tmp_path: Path,
+) -> None:
     async def steps(opener: SessionOpener) -> None:
         opener.make_forms = lambda _: FORMS
-        session = await opened(opener)
-        session.bind(SIGNATURE)
-        payload = b"".join(row.tobytes() for row in observations(64, 1)) + bytes(8 * 64)
         for _ in range(3):
-            session.decided(Decided(64, 0, payload), lambda: None)
-        session.close()
+            session = await ended(opener, 3)
+        counters = session.loaded.counters
+        assert counters.checked == 0
+        # Nobody is bound any more to what is published next.
+        assert session.loaded.clients() == []
+        del session
+        await until(lambda: counters.checked == 9)
+        assert sum(counters.batches.buckets) == 1
+
+    opening(tmp_path, steps)
+
+
+def test_what_is_left_of_samples_waits_for_no_more_than_some_sessions(tmp_path: Path) -> None:
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = lambda _: FORMS
+        for _ in range(16):
+            session = await ended(opener, 3)
         opener.engine.flush()
-        assert session.loaded.counters.checked == 3
+        assert session.loaded.counters.checked >= 32
+
+    opening(tmp_path, steps)
+
+
+def test_what_is_left_of_samples_is_made_again_before_their_version_is_unloaded(tmp_path: Path) -> None:
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = lambda _: FORMS
+        counters = (await ended(opener, 3)).loaded.counters
+        assert counters.checked == 0
+        opener.engine.close()
+        assert counters.checked == 3
+        assert counters.differing < 3
 
     opening(tmp_path, steps)
 

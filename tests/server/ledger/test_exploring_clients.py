@@ -24,6 +24,7 @@ from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, running_server
 from tests.server.ledger.asking import await_forms_of
 from tests.server.ledger.exploring import EXPLORATIONS, rows_of, signature_of, write_exploring
+from tests.server.ledger.test_writer import within
 
 METRIC = "policybridge_client_decisions_total"
 
@@ -159,33 +160,39 @@ def test_a_draw_with_another_log_probability_is_counted_and_one_that_agrees_is_n
     rows = rows_of("here", 64)
     with opened(server.socket, EXPLORATIONS[1], evaluates=False) as session:
         drawn = [(advice, (chance or 0) - off) for advice, chance in asked(session, rows)]
-    before = differing_of(server)
+    before, checked = counted(server, "differing"), counted(server, "checked")
     with closing(forms(server.socket, EXPLORATIONS[1])) as session:
         session.decided(64, 0, payload(rows, drawn))
         session.report(Outcome())
-    assert differing_of(server) - before == differing
+    assert within(60, lambda: counted(server, "checked") == checked + 1)
+    assert counted(server, "differing") - before == differing
 
 
 def test_a_record_without_the_draws_that_the_server_made_differs_in_nothing(server: RunningServer) -> None:
     rows = rows_of("here", 90)
     with opened(server.socket, EXPLORATIONS[1], evaluates=False) as session:
         drawn = asked(session, rows)
-    before = differing_of(server)
+    before, checked = counted(server, "differing"), counted(server, "checked")
     with closing(forms(server.socket, EXPLORATIONS[1])) as session:
         record = Record(f"{9:032x}", session.policy, session.asked, session.options)
         record.note(header_line(ONE))
         # The first 20 were asked for, and are not in the record.
         record.add(decided_lines(70, 0, payload(rows[20:], drawn[20:]), chances=True))
         session.send_record(record.whole())
-    assert differing_of(server) == before
+    # What is drawn of the next session is made again no sooner.
+    with closing(forms(server.socket, EXPLORATIONS[1])) as session:
+        session.decided(64, 0, payload(rows[:64], drawn[:64]))
+        session.report(Outcome())
+    assert within(60, lambda: counted(server, "checked") > checked)
+    assert counted(server, "differing") == before
 
 
-def differing_of(server: RunningServer) -> int:
-    """Give how many decisions of clients differed so far."""
+def counted(server: RunningServer, result: str) -> int:
+    """Give how many decisions of clients have this result so far."""
     http = next(each for each in server.others if each.startswith("http:")).replace("http:", "http://")
     text = urllib.request.urlopen(f"{http}/metrics", timeout=60).read().decode()
     samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
-    found = [each for each in samples if each.name == METRIC and each.labels["result"] == "differing"]
+    found = [each for each in samples if each.name == METRIC and each.labels["result"] == result]
     return sum(int(each.value) for each in found)
 
 
