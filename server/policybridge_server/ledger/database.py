@@ -18,8 +18,11 @@ from policybridge_server.ledger.schema import CREATE
 _BUSY: Final = 5.0
 """Seconds to wait for another program that holds the file locked."""
 
-_LOG_PAGES: Final = 1000
-"""Pages in the write-ahead log at which SQLite moves it into the file; a small ledger has a lower number."""
+_LOG_PAGES: Final = 4000
+"""Pages in the write-ahead log, 16 MiB, at which SQLite moves it into the file; a small ledger has a lower number.
+
+At fewer it moves the pages more often that each session changes.
+"""
 
 _FEWEST_LOG_PAGES: Final = 64
 _LOG_BYTES: Final = 16 << 20
