@@ -34,8 +34,8 @@ _CHANGES: Final = [
     ),
     (
         "ledger/writer.py",
-        "self._post_to_loop(acknowledge, failed or refused.get(position))",
-        "self._post_to_loop(acknowledge, None)",
+        "(acknowledge, failed or refused.get(position))",
+        "(acknowledge, None)",
         "ledger/test_bounds::test_what_could_not_be_written_is_not_acknowledged_and_is_written_when_there_is_room_again",
     ),
     (

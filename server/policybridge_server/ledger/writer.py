@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Final
@@ -58,6 +58,15 @@ class _Wake:
     def wait(self, seconds: float) -> None:
         """Wait until the next `set`, at most for this time."""
         self._asleep.acquire(timeout=seconds)
+
+
+def _tell(told: Sequence[tuple[Acknowledge, PolicyBridgeError | None]]) -> None:
+    """Make acknowledgements, on the loop thread; an error of one costs no other."""
+    for acknowledge, error in told:
+        try:
+            acknowledge(error)
+        except Exception:
+            _LOG.exception("an acknowledgement of the ledger cannot be passed on")
 
 
 class Writer:
@@ -251,9 +260,14 @@ class Writer:
     def _acknowledge(
         self, items: list[_Item], refused: Mapping[int, PolicyBridgeError], failed: PolicyBridgeError | None = None
     ) -> None:
-        for position, (_, acknowledge, _) in enumerate(items):
-            if acknowledge is not None:
-                self._post_to_loop(acknowledge, failed or refused.get(position))
+        told = [
+            (acknowledge, failed or refused.get(position))
+            for position, (_, acknowledge, _) in enumerate(items)
+            if acknowledge is not None
+        ]
+        if told:
+            # Together: the loop's thread wakes at the first call, and each further one would wait for the interpreter.
+            self._post_to_loop(_tell, told)
 
     def _post_to_loop(self, call: Callable[..., None], *arguments: object) -> None:
         # After the loop is closed, no client waits any more.

@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -85,6 +86,32 @@ def test_what_is_reported_in_a_turn_of_the_loop_is_written_and_acknowledged_when
             wait_for(lambda: len(told) == 4 * turn + 4)  # noqa: B023 - it is called in this turn
     assert [turn for turn, _ in told] == [0] * 4 + [1] * 4 + [2] * 4
     assert sum(len(records) for records in store.transactions) == 12
+
+
+def test_a_transaction_is_acknowledged_in_one_call_of_the_loop_and_an_error_there_costs_no_other_client() -> None:
+    posted, told = list[tuple[Callable[..., object], tuple[object, ...]]](), list[int]()
+
+    def collect() -> None: ...
+
+    def acknowledge(number: int, _: PolicyBridgeError | None) -> None:
+        told.append(number)
+        if number == 1:
+            raise ValueError(number)
+
+    def post(call: Callable[..., object], *arguments: object) -> None:
+        if call is not collect:
+            posted.append((call, arguments))
+
+    writing = Writer(Kept())
+    writing.start(post, collect, by_turns=True)
+    with closing(writing):
+        for number in range(4):
+            writing.put_urgent(Lost(f"s{number}", 1, 1), partial(acknowledge, number))
+        writing.end_turn()
+        wait_for(lambda: bool(posted))
+        ((call, arguments),) = posted
+        call(*arguments)
+    assert told == [0, 1, 2, 3]
 
 
 def test_with_little_room_transactions_become_smaller_until_they_fit_and_the_log_tells_begin_and_end(
