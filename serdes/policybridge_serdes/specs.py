@@ -258,6 +258,14 @@ class Signature:
                 )
         return cls(Layout.of(features), advice)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Computed once, as the layout's: each session looks up its signature several times.
+        return hash((self.features, self.advice))
+
     @cached_property
     def advice_layout(self) -> Layout:
         """The layout whose only tensor is the advice."""

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -25,8 +26,8 @@ _LOG = logging.getLogger(__name__)
 _ONE_OF: Final = 64
 """The server makes one of this many decisions again, and one of each larger message."""
 
-_ENTROPY: Final = 64
-"""Bytes of the system's source of random numbers that are read together, for eight draws."""
+_EIGHT: Final = struct.Struct("8Q")
+"""Random numbers that are read together from the system's source."""
 
 _MOST_DRAWN: Final = 8
 """Drawn decisions of a session that wait to be made again together: one run of the model takes less than eight."""
@@ -76,7 +77,7 @@ class ClientDecisions:
         self._advice = signature.advice_layout
         self._choices = None if model.head is None else model.head.count
         self._choice = np.dtype(f"<u{self._advice.size}" if model.head else np.void)
-        self._entropy = b""
+        self._entropy: list[int] = []
         self._batcher = batcher
         self._recording = recording
         self.held: HeldDecisions | None = None
@@ -189,10 +190,9 @@ class ClientDecisions:
 
     def _random(self) -> int:
         """Give 64 bits of the system's source, which clients cannot foretell; a remainder of them is even enough."""
-        # A call of the system for several draws of a session.
-        entropy = self._entropy or os.urandom(_ENTROPY)
-        self._entropy = entropy[8:]
-        return int.from_bytes(entropy[:8], "little")
+        if not self._entropy:
+            self._entropy = list(_EIGHT.unpack(os.urandom(_EIGHT.size)))
+        return self._entropy.pop()
 
 
 def _check_choices(advices: npt.NDArray[np.unsignedinteger[Any]], choices: int) -> None:

@@ -237,14 +237,20 @@ class LedgerRecording:
             self.hand_over()
             self._context = context
         whole = BulkPart(observations, advices, count, nanoseconds, chances)
-        for part in (whole,) if whole.size <= _BYTES else _parts(whole):
-            size = part.size
-            if self._bytes + size > _BYTES:
-                self.hand_over()
-            self._parts.append(part)
-            self._bytes += size
+        size = whole.size
+        if size <= _BYTES:
+            self._join(whole, size)
+        else:
+            for part in _parts(whole):
+                self._join(part, part.size)
         if self._bytes >= _BYTES:
             self.hand_over()
+
+    def _join(self, part: BulkPart, size: int) -> None:
+        if self._bytes + size > _BYTES:
+            self.hand_over()
+        self._parts.append(part)
+        self._bytes += size
 
     def keep_pace(self, go_on: Callable[[], None]) -> None:
         """Call ``go_on`` at once, or if much waits to be written, when the decisions so far are or cannot be."""

@@ -1,8 +1,9 @@
 """The sum of a transaction's rows for each session, so that its own row is written once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from policybridge_server.ledger.rows import (
     EndRow,
@@ -21,8 +22,7 @@ Named = tuple[Any, Row]
 """A row, and its key for a refusal."""
 
 
-@dataclass
-class SessionTotals:
+class SessionTotals(msgspec.Struct):
     """The sum of rows for one session.
 
     Attributes:
@@ -42,10 +42,10 @@ class SessionTotals:
     status: str = ""
     reporters: str = ""
     failures: int = 0
-    outcomes: dict[str, float] = field(default_factory=dict)
-    contexts: list[bytes] = field(default_factory=list)
-    segments: list[SegmentRow] = field(default_factory=list)
-    asked: list[Any] = field(default_factory=list)
+    outcomes: dict[str, float] = {}
+    contexts: list[bytes] = []
+    segments: list[SegmentRow] = []
+    asked: list[Any] = []
 
     def add(self, name: Any, row: Row) -> None:
         """Take a row of the session."""
@@ -103,7 +103,7 @@ def by_session(rows: Sequence[Named]) -> dict[str, SessionTotals]:
             case StepRow() | InterruptedRow():
                 pass
             case _:
-                change = changes.setdefault(row.session, SessionTotals())
+                change = changes.get(row.session) or changes.setdefault(row.session, SessionTotals())
                 if isinstance(row, SessionRow) and change.begun is not None:
                     raise TwiceError(f"there is a session {row.session!r}")
                 change.add(name, row)

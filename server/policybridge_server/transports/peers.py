@@ -18,7 +18,8 @@ def peer_of(connection: socket.socket, address: Any) -> str:
         address: as `socket.accept` gives it.
 
     """
-    if connection.family == socket.AF_UNIX:
+    # Of a Unix socket it is a text. To ask the socket for its family takes longer.
+    if not isinstance(address, tuple):
         _, user, _ = _CREDENTIALS.unpack(
             connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
