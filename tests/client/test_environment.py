@@ -1,6 +1,7 @@
 """The reverse mode, with a C++ compiler that serves gRPC while it compiles."""
 
 import gc
+import os
 import pickle
 import re
 import signal
@@ -158,6 +159,19 @@ class TestDeath:
             assert (earned, terminated, truncated, info["status"]) == (0, False, True, status)
             assert np.array_equal(observation["detail/remaining"], before["detail/remaining"])
             assert re.search(message, info["error"], re.DOTALL)
+
+    def test_a_stopped_compiler_that_takes_no_bytes_of_a_large_request_truncates(self, make: Make) -> None:
+        def act(request: Message, _: Any) -> None:
+            request.hints.extend(range(1 << 40, (1 << 40) + (4 << 20)))  # type: ignore[attr-defined]
+
+        environment = make(action=act, step_timeout=2)
+        environment.reset()
+        assert environment._running is not None
+        compiler = environment._running._process.pid
+        os.kill(compiler, signal.SIGSTOP)
+        *_, truncated, info = environment.step(1)
+        assert (truncated, "no answer within 2 s" in info["error"]) == (True, True)
+        assert not is_running(compiler)
 
     def test_a_compiler_that_does_not_end_in_time_truncates(self, make: Make) -> None:
         environment = make("mute", end_timeout=0.3)

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from policybridge_client.environment.compiler import Compiler, RunningCompiler
 from policybridge_client.environment.methods import Method, Reply
 from policybridge_client.environment.spaces import ReplySpace, field_setter
+from policybridge_client.grpc_channel import ask, close_channel
 from policybridge_core.errors import (
     DeadlineError,
     InvalidError,
@@ -220,7 +221,12 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
 
     def _ask(self, request: Message) -> Message:
         try:
-            return self._call(request, timeout=self._compiler.step_timeout)
+            reply: Message = ask(self._call, request, "127.0.0.1", self._compiler.step_timeout)
+            return reply
+        except DeadlineError as error:
+            raise DeadlineError(
+                f"{self._method.path} gave no answer within {self._compiler.step_timeout:g} s"
+            ) from error
         except grpc.RpcError as error:
             raise self._failure(error) from error
 
@@ -229,18 +235,17 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
         if status is grpc.StatusCode.UNAVAILABLE and self._running is not None:
             died = self._running.died()
             return died if self._running.status is not None else UnavailableError(f"{self._method.path}: {details}")
-        if status is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return DeadlineError(f"{self._method.path} gave no answer within {self._compiler.step_timeout:g} s")
         return error_from_status(status.value[0], f"{self._method.path}: {details}")
 
     def _end(self) -> None:
         self._over = True
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        # First the compiler: a channel cannot be closed while a stopped one does not take its bytes.
         if self._running is not None:
             self._running.close()
             self._running = None
+        if self._channel is not None:
+            close_channel(self._channel)
+            self._channel = None
 
 
 def _request(method: Method, fields: Mapping[str, Any]) -> Message:
