@@ -6,6 +6,7 @@
 
 #include "policybridge/llvm_model_runner.h"
 
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/LazyCallGraph.h"
 #include "llvm/Analysis/MLModelRunner.h"
@@ -50,8 +51,6 @@ constexpr const char *added_names[] = {nullptr,
                                        "callee_instructions",
                                        "caller_instructions"};
 
-std::uint64_t hash_of(StringRef name) { return sha256_head({name.data(), name.size()}); }
-
 /// Holds LLVM's features, followed by ours.
 class SessionRunner final : public MLModelRunner {
 public:
@@ -93,6 +92,15 @@ private:
         Feature{*tensor_spec_of(spec), std::vector<std::uint64_t>(spec.getTotalTensorBufferSize() / 8 + 1)});
   }
 
+  /// A module asks for the same few names again and again, and a hash takes 5,000 instructions where the processor has
+  /// none for it.
+  std::uint64_t hash_of(StringRef name) {
+    const auto [hash, is_new] = hashes_.try_emplace(name);
+    if (is_new)
+      hash->second = sha256_head({name.data(), name.size()});
+    return hash->second;
+  }
+
   std::uint64_t &added(Added feature) { return features_[features_.size() - added_count + feature].words.front(); }
 
   void *evaluateUntyped() override {
@@ -103,6 +111,7 @@ private:
   ModuleSession &session_;
   std::vector<Feature> features_;
   bool wanted_[added_count] = {};
+  StringMap<std::uint64_t> hashes_;
   std::int64_t advice_ = 0;
 };
 
