@@ -3,17 +3,25 @@
 import shutil
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import Final
 from uuid import uuid4
 
 from policybridge.v1.repository_service_pb2 import FileChunk
 from policybridge_core.errors import InvalidError
 
+_MOST_FILES: Final = 20_000
 
-def receive_files(chunks: Iterable[FileChunk], folder: Path) -> None:
+
+def receive_files(chunks: Iterable[FileChunk], folder: Path, size: int) -> None:
     """Write files that come in pieces into ``folder``, which appears when all of them are there.
 
+    Args:
+        chunks: the pieces.
+        folder: must not exist yet.
+        size: of all files together, in bytes.
+
     Raises:
-        InvalidError: ``folder`` exists, or a path leads out of it.
+        InvalidError: ``folder`` exists, a path leads out of it, or the files have another size.
         OSError: it cannot be written.
 
     """
@@ -22,11 +30,18 @@ def receive_files(chunks: Iterable[FileChunk], folder: Path) -> None:
     arriving = folder.with_name(f".{folder.name}-{uuid4().hex}")
     arriving.mkdir(parents=True)
     try:
+        received, paths = 0, set[PurePosixPath]()
         for chunk in chunks:
-            file = arriving / _relative(chunk.path)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("ab") as content:
+            path = _relative(chunk.path)
+            received += len(chunk.data)
+            paths.add(path)
+            if received > size or len(paths) > _MOST_FILES:
+                raise InvalidError(f"the server sends more than the {size} bytes that it told, or too many files")
+            (arriving / path).parent.mkdir(parents=True, exist_ok=True)
+            with (arriving / path).open("ab") as content:
                 content.write(chunk.data)
+        if received < size:
+            raise InvalidError(f"the server sent {received} of {size} bytes; try again")
         arriving.rename(folder)
     except BaseException:
         shutil.rmtree(arriving, ignore_errors=True)

@@ -266,15 +266,18 @@ class RepositoryClient(Closing):
         Raises:
             InvalidError: ``folder`` exists.
             NotFoundError: there is no such version, or it is part of the server's package.
-            PolicyBridgeError: the server does not allow it, or sends a path that leads out of the folder.
+            PolicyBridgeError: the server does not allow it, or sends a path that leads out of the folder, or files of
+                another size than the version's.
             OSError: the folder cannot be written.
 
         """
-        chosen = _find(self.show(version.name), version)
+        details = _find(self.show(version.name), version)
+        chosen = PolicyVersion(version.name, details.version, details.digest)
         with self._mapped():
             request = DownloadRequest(version=version_to_pb(chosen))
             stub = ReplicationServiceStub(self._channel)
-            receive_files(stub.Download(request, timeout=self._timeout, metadata=self._metadata), folder)
+            pieces = stub.Download(request, timeout=self._timeout, metadata=self._metadata)
+            receive_files(pieces, folder, details.bytes)
         return chosen
 
     def replicas(self, wait_for: WaitFor = "none", seconds: float = 30.0) -> Replicas:
@@ -343,13 +346,13 @@ def _weights(base: PolicyReference, data: bytes, aliases: Sequence[str]) -> Iter
         yield pb.PublishWeightsRequest(safetensors=data[start : start + _PIECE])
 
 
-def _find(details: PolicyDetails, wanted: PolicyReference) -> PolicyVersion:
+def _find(details: PolicyDetails, wanted: PolicyReference) -> VersionDetails:
     """Give the version that a reference means."""
     matches = [version for version in details.versions if _is_meant(details, version, wanted)]
     if len(matches) > 1:
         raise InvalidError(f"{wanted} means {len(matches)} versions; give more digits of the digest")
     for version in matches:
-        return PolicyVersion(details.summary.name, version.version, version.digest)
+        return version
     raise NotFoundError(f"there is no {wanted}; `policybridge policies show {wanted.name}` lists the versions")
 
 

@@ -1,6 +1,7 @@
 """The way back for `latest`, and the files of a version that went wrong."""
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -203,5 +204,20 @@ def test_the_files_of_a_version_are_downloaded_whole_or_not_at_all(
 @pytest.mark.parametrize("path", ["../outside", "/tmp/outside", "a/../../outside", ""])
 def test_a_server_cannot_make_a_download_write_outside_of_its_folder(tmp_path: Path, path: str) -> None:
     with pytest.raises(InvalidError, match="leads out"):
-        receive_files([FileChunk(path="a", data=b"1"), FileChunk(path=path, data=b"2")], tmp_path / "in" / "files")
+        receive_files([FileChunk(path="a", data=b"1"), FileChunk(path=path, data=b"2")], tmp_path / "in" / "files", 2)
+    assert list((tmp_path / "in").iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_download_of_another_size_than_the_version_leaves_nothing(tmp_path: Path, size: int) -> None:
+    pieces = [FileChunk(path="a", data=b"1"), FileChunk(path="a", data=b"2")]
+    with pytest.raises(InvalidError, match=f"{size} bytes"):
+        receive_files(pieces, tmp_path / "in" / "files", size)
+    assert list((tmp_path / "in").iterdir()) == []
+
+
+def test_a_server_cannot_make_a_download_write_files_without_end(tmp_path: Path) -> None:
+    endless = (FileChunk(path=f"{number}") for number in count())
+    with pytest.raises(InvalidError, match="too many files"):
+        receive_files(endless, tmp_path / "in" / "files", 1)
     assert list((tmp_path / "in").iterdir()) == []
