@@ -307,9 +307,11 @@ _NOTES_CONTEXT = """
 @pytest.mark.parametrize(
     ("command", "labels"),
     [
-        ("clang -Oz -c x.c", {"level": "Oz", "phase": "compile"}),
-        ("clang -O3 -flto -c x.c", {"level": "O2", "phase": "pre-link"}),
-        ("clang -Os -flto=thin -fno-lto -c x.c", {"level": "Os", "phase": "compile"}),
+        ("clang -Oz -c x.c", {"level": "Oz", "phase": "compile", "language": "c"}),
+        ("clang -O3 -flto -c x.cc", {"level": "O2", "phase": "pre-link", "language": "c++"}),
+        ("clang -Os -flto=thin -fno-lto -c x.m", {"level": "Os", "phase": "compile", "language": "objective-c"}),
+        ("clang -Oz -c x.f90", {"level": "Oz", "phase": "compile"}),
+        ("clang -Oz -c x.c y.c", {"level": "Oz", "phase": "compile"}),
         ("clang -Oz @more.rsp", {}),
         ("opt -passes=default<Oz> x.bc", {}),
     ],

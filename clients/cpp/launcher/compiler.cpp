@@ -1,6 +1,8 @@
 #include "compiler.h"
 
 #include "files.h"
+#include "source_language.h"
+#include "sources.h"
 #include "words.h"
 
 #include <algorithm>
@@ -213,7 +215,10 @@ std::map<std::string, std::string> Compiler::scope_labels() const {
   });
   const bool links_later = lto != arguments.rend() && *lto != "-fno-lto";
   const char *phase = is_thinlto_backend() ? "link" : links_later ? "pre-link" : "compile";
-  return {{"level", level()}, {"phase", phase}};
+  std::map<std::string, std::string> labels{{"level", level()}, {"phase", phase}};
+  if (const auto language = source_language(source_of(arguments), command()); !language.empty())
+    labels.emplace("language", language);
+  return labels;
 }
 
 bool Compiler::optimises_for_size() const {

@@ -2,6 +2,7 @@
 
 #include "files.h"
 #include "json_writer.h"
+#include "llvm_version.h"
 #include "server.h"
 #include "sha256.h"
 #include "sources.h"
@@ -78,6 +79,8 @@ std::map<std::string, std::string> session_labels(const Config &config, const Co
   if (!labels.count("target"))
     if (std::string target = target_of(compiler, signals); !target.empty())
       labels.emplace("target", std::move(target));
+  if (const Result<int> major = llvm_version(compiler.start, signals); major.ok() && *major)
+    labels.emplace("llvm", std::to_string(*major));
   add_trace_context(labels);
   return labels;
 }

@@ -3,8 +3,12 @@
 #include "call_sites.h"
 #include "phases.h"
 #include "process_names.h"
+#include "source_language.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/Metadata.h"
 #include "llvm/IR/Module.h"
 #include "llvm/TargetParser/Triple.h"
 
@@ -26,6 +30,24 @@ bool takes_modules_in_turn() {
         is_one = name.drop_front(option.size()) == "1";
   }
   return is_one;
+}
+
+/// Whether rustc made the module, or all modules that it was merged of. Their names have no suffix of a language.
+bool is_of_rustc(const Module &module) {
+  const NamedMDNode *compilers = module.getNamedMetadata("llvm.ident");
+  return compilers && compilers->getNumOperands() && all_of(compilers->operands(), [](const MDNode *compiler) {
+    const auto *name = compiler->getNumOperands() ? dyn_cast<MDString>(compiler->getOperand(0)) : nullptr;
+    return name && name->getString().starts_with("rustc ");
+  });
+}
+
+/// The language of the module; empty if its source's name does not tell. Not by its debug information, which must not
+/// change a decision.
+std::string language_of(const Module &module, const std::string &phase) {
+  if (is_of_rustc(module))
+    return "rust";
+  const std::vector<std::string> words = phase == link_phase ? std::vector<std::string>() : own_command();
+  return std::string(source_language(module.getSourceFileName(), words));
 }
 
 } // namespace
@@ -52,9 +74,14 @@ std::string phase_of(Module &module, ModuleAnalysisManager &analyses) {
 }
 
 std::map<std::string, std::string> scope_labels(Module &module, ModuleAnalysisManager &analyses) {
-  return {{"level", level_of(module)},
-          {"phase", phase_of(module, analyses)},
-          {"target", Triple(module.getTargetTriple()).getArchName().str()}};
+  const std::string phase = phase_of(module, analyses), language = language_of(module, phase);
+  std::map<std::string, std::string> labels{{"level", level_of(module)},
+                                            {"llvm", std::to_string(LLVM_VERSION_MAJOR)},
+                                            {"phase", phase},
+                                            {"target", Triple(module.getTargetTriple()).getArchName().str()}};
+  if (!language.empty())
+    labels["language"] = language;
+  return labels;
 }
 
 } // namespace policybridge::plugin

@@ -32,8 +32,9 @@ bool is_alone(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 /// The phase of a module: one of phases.h.
 std::string phase_of(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 
-/// The labels of a module that a policy's scope is compared with: `level` (Oz, Os, O2), `phase` (compile, pre-link, link)
-/// and `target` (the architecture of the target triple: x86_64).
+/// The labels of a module that a policy's scope is compared with: `level` (Oz, Os, O2), `phase` (compile, pre-link, link),
+/// `target` (the architecture of the target triple: x86_64), `llvm` (its major version) and, if known, `language` (see
+/// source_language.h).
 std::map<std::string, std::string> scope_labels(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 
 } // namespace policybridge::plugin

@@ -1,6 +1,8 @@
-"""The launcher's sessions and those of ``policybridge run`` have the label ``target`` of the plugin's."""
+"""The launcher's sessions and those of ``policybridge run`` have the labels of the plugin's."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +15,7 @@ from tests.client.policies import write_policies
 from tests.conftest import RunningServer, running_server
 from tests.native.conftest import Target
 from tests.native.launcher.running import HOST, Ran, run
+from tests.native.llvm.plugins import built_plugin
 from tests.native.llvm.stores import Tuner
 
 AARCH64 = "--target=aarch64-linux-gnu"
@@ -30,10 +33,15 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runni
         yield running
 
 
+@pytest.fixture
+def plugin(native: Target) -> Path:
+    return built_plugin(native, "inliner", "22")
+
+
 def labels(server: RunningServer, session: str) -> dict[str, str]:
     with LedgerReader(Path(server.socket.removeprefix("socket:")).parent / "ledger.db") as reader:
         found = reader.session(session).labels
-    return {name: value for name, value in found.items() if name in ("level", "phase", "target")}
+    return {name: value for name, value in found.items() if name in ("level", "phase", "target", "llvm", "language")}
 
 
 def compiled(host: list[str], server: RunningServer, *words: str, label: str = "") -> Ran:
@@ -49,11 +57,42 @@ def test_all_hosts_give_the_labels_of_the_plugin(
     source = write_source(folder)
     made = Tuner.of(native, "22", folder).compile(source, "-Oz", *words, server=recording.socket, policy="never")
     expected = labels(recording, json.loads((made.folder / "stats.json").read_text())["sessions"][0])
-    assert set(expected) == {"level", "phase", "target"}
+    assert set(expected) == {"level", "phase", "target", "llvm", "language"}
     # The second of a host reads the answer from the cache, and the launcher that of the host in Python.
     for host in (HOST, HOST, [launcher]):
         ran = compiled(list(host), recording, *words)
         assert labels(recording, ran.stats["sessions"][0]) == expected
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("command", "language"),
+    [
+        ("clang-22 module.cc", "c++"),
+        ("clang++-22 module.c", "c++"),
+        ("clang-22 -x c++ module.c", "c++"),
+        ("clang-22 -x c++ -x none module.c", "c"),
+        ("clang++-22 -xc module.cc", "c"),
+        ("clang-22 -x objective-c++ module.c", "objective-c++"),
+        ("clang-22 -mllvm -x86-asm-syntax=intel module.m", "objective-c"),
+    ],
+)
+def test_all_hosts_tell_the_language_of_a_source(
+    plugin: Path, launcher: str, recording: RunningServer, command: str, language: str
+) -> None:
+    words = command.split()
+    write_source(Path.cwd(), words[-1])
+    words += ["-Oz", "-w", "-c", "-o", "made.o"]
+    options = ("--server", recording.socket, "--policy", "never", "--fallback", "error")
+    sessions = [run(host, options, words).stats["sessions"][0] for host in (HOST, [launcher])]
+    settings = {"SERVER": recording.socket, "POLICY": "never", "FALLBACK": "error", "STATS": "stats.json"}
+    subprocess.run(
+        [*words, f"-fpass-plugin={plugin}"],
+        env={**os.environ, **{f"POLICYBRIDGE_{name}": value for name, value in settings.items()}},
+        check=True,
+    )
+    sessions.append(json.loads(Path("stats.json").read_text())["sessions"][0])
+    assert [labels(recording, session).get("language") for session in sessions] == [language, language, language]
 
 
 def test_the_launcher_asks_clang_once(launcher: str, recording: RunningServer, folder: Path) -> None:
@@ -77,4 +116,9 @@ def test_where_it_is_not_known_there_is_no_label(launcher: str, recording: Runni
     (folder / "empty.cfg").write_text("")
     for host in (HOST, [launcher]):
         ran = compiled(list(host), recording, "--config=./empty.cfg")
-        assert labels(recording, ran.stats["sessions"][0]) == {"level": "Oz", "phase": "compile"}
+        assert labels(recording, ran.stats["sessions"][0]) == {
+            "level": "Oz",
+            "phase": "compile",
+            "llvm": "22",
+            "language": "c",
+        }

@@ -157,7 +157,7 @@ def test_functions_of_rust_are_decided_by_the_policy_and_the_program_prints_the_
         session = list(reader.sessions(Query(policy="stepping")))[-1]
         (batch,) = reader.trajectory(session).batches
     assert session.outcome is not None
-    assert session.outcome.status == "ok"
+    assert (session.outcome.status, session.labels["language"]) == ("ok", "rust")
     (context,) = {*batch.contexts}
     assert ("decided" in context) if crate.lto == "fat" else context.startswith("words.")
     asked = {*zip(*(batch.observations[which].ravel().tolist() for which in ("caller", "callee")), strict=True)}

@@ -21,6 +21,7 @@ from policybridge_client.llvm.statistics import FAILED, CompilationStatistics, F
 from policybridge_client.llvm.surroundings import Surroundings
 from policybridge_client.llvm.targets import target_of
 from policybridge_client.llvm.tasks import Task, load_task
+from policybridge_client.llvm.versions import UNKNOWN, llvm_version
 from policybridge_client.local import decide_here, takes_forms
 from policybridge_client.outage import Outage
 from policybridge_client.trace_context import with_trace_context
@@ -176,6 +177,8 @@ class _Host:
         labels = Compilation(self.compiler.words, folder, self.task.name, self._growth_limit).to_labels()
         if "target" not in self.config.labels and (target := target_of(self.compiler)):
             labels["target"] = target
+        if (major := llvm_version(self.compiler.start)) != UNKNOWN:
+            labels["llvm"] = str(major)
         source, explored = source_of(self.compiler.arguments), self.config.exploration
         options = SessionOptions(
             context or source,

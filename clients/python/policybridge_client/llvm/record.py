@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from policybridge_client.contract import ClientSession, Connection, conclude
-from policybridge_client.llvm.compilers import CompilerCommand, Kind, clang_output
+from policybridge_client.llvm.compilers import CompilerCommand, Kind, clang_output, source_of
+from policybridge_client.llvm.languages import source_language
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
 from policybridge_core.text import is_unicode
@@ -61,16 +62,19 @@ class Compilation(msgspec.Struct, frozen=True):
 
 
 def scope_labels(compiler: CompilerCommand) -> dict[str, str]:
-    """Return the labels that a policy's scope is compared with: ``level``, and ``phase``: compile, pre-link or link.
+    """Return the labels that a policy's scope is compared with: ``level``, ``phase`` and, if known, ``language``.
 
-    There are none where opt or llc runs, or a response file may hold the options.
+    The phase is compile, pre-link or link. There are no labels where opt or llc runs, or a response file may hold the
+    options.
     """
     words = compiler.arguments
     if compiler.kind in (Kind.OPT, Kind.LLC) or any(word.startswith("@") for word in words):
         return {}
     lto = [word for word in words if word in ("-flto", "-fno-lto") or word.startswith("-flto=")]
     phase = "compile" if lto[-1:] in ([], ["-fno-lto"]) else "pre-link"
-    return {"level": compiler.level, "phase": "link" if compiler.is_thinlto_backend else phase}
+    labels = {"level": str(compiler.level), "phase": "link" if compiler.is_thinlto_backend else phase}
+    language = source_language(source_of(words), [*compiler.start, *words])
+    return {**labels, "language": language} if language else labels
 
 
 def output_index(arguments: Sequence[str]) -> int | None:
