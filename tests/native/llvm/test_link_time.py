@@ -36,6 +36,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("policies")
     write_python(repository, "always", answering("1"))
     write_python(repository, "compiling", answering("1"), '[scope]\nphase = ["compile"]')
+    write_python(repository, "oxidised", answering("1"), '[scope]\nlanguage = ["rust"]')
     tight = POLICY.format(number=list(ALTERNATIVES).index("tight"))
     write_python(repository, "tight", tight, 'decides = ["pass_choice"]')
     return repository
@@ -142,6 +143,15 @@ def test_outside_of_its_scope_a_policy_does_not_decide_at_link_time(program: Pro
     said = program.link(server=server.socket, policy="compiling")
     assert "compiling@1 is for phase compile, and the compilation has 'link'" in said
     assert program.object("program") == plain
+
+
+def test_a_policy_for_a_language_decides_about_others_only_where_modules_are_merged(
+    program: Program, server: RunningServer
+) -> None:
+    program.compile()
+    said = program.link(server=server.socket, policy="oxidised")
+    told = "is for language rust, and the compilation has 'c'"
+    assert said.count(told) == (0 if program.mode == "full" else 3)
 
 
 def test_a_store_of_link_decisions_applies_at_link_time(program: Program) -> None:
