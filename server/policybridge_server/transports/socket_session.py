@@ -54,6 +54,8 @@ class SocketSession(ChannelConversation[Event]):
         self._prefix = _ADVICE
         self._sends_chance = False
         self._half = False
+        # The answer to an outcome that goes out with the answer to the end.
+        self._owed = b""
         self._budget = Budget(2 * host.config.message_limit, peer.memory)
         # These are set if observations or advice are not plain packed records.
         self._features: Codec | None = None
@@ -194,11 +196,15 @@ class SocketSession(ChannelConversation[Event]):
             self._channel.send(RECORDED)
             self._linger()
         elif self._prefix and not self._resumes:
-            self._channel.send(_ADVICE + RECORDED)
+            if self._ending:
+                # The ledger writes both together, and each answer wakes the client.
+                self._owed = _ADVICE + RECORDED
+            else:
+                self._channel.send(_ADVICE + RECORDED)
 
     def _ended_well(self) -> None:
         if self._prefix:
-            self._channel.send(RECORDED if self._resumes else _ADVICE + RECORDED)
+            self._channel.send(RECORDED if self._resumes else self._owed + _ADVICE + RECORDED)
         if self._channel.settled:
             self.close()
         else:
@@ -212,7 +218,7 @@ class SocketSession(ChannelConversation[Event]):
         if self._session is None or self._resumes:
             self._channel.send(error_line(error))
         elif self._prefix:
-            self._channel.send(_ERROR + error_line(error))
+            self._channel.send(self._owed + _ERROR + error_line(error))
         self._linger()
 
     def _linger(self) -> None:

@@ -1,5 +1,6 @@
 """Python's outcome and end in one exchange: an acknowledged record is whole."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ from policybridge_client.runner import open_runner
 from policybridge_client.spool import Spool
 from policybridge_core.errors import PreconditionError, UnavailableError, UnsupportedError
 from policybridge_serdes import Outcome, SessionOptions
+from policybridge_serdes.interactive import end_line, header_line, outcome_line
 from policybridge_server.ledger.query import SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
 from tests.client.peers import OPENED, Peer
@@ -112,6 +114,23 @@ def test_an_outcome_that_nobody_acknowledged_is_sent_by_the_next_client(policies
             conclude(opened(server.socket, here=True, spool=Spool()), OUTCOME)
             with LedgerReader(ledger) as reader:
                 assert_whole(reader.session(session.id), 5)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_over_a_socket_the_outcome_and_the_end_are_each_answered_whether_they_come_together_or_apart(
+    recording: Recording, together: bool
+) -> None:
+    with socket.socket(socket.AF_UNIX) as peer, peer.makefile("rb") as answers:
+        peer.connect(recording.server.socket.removeprefix("socket:"))
+        peer.sendall(b'{"policybridge":1,"policy":"network"}\n' + header_line(SIGNATURE))
+        assert b'"session"' in answers.readline()
+        if together:
+            peer.sendall(outcome_line(OUTCOME) + end_line())
+        else:
+            peer.sendall(outcome_line(OUTCOME))
+            assert answers.readline() == RECORDED
+            peer.sendall(end_line())
+        assert answers.read() == RECORDED * (1 + together)
 
 
 @pytest.mark.parametrize("answers", [RECORDED * 2, RECORDED])
