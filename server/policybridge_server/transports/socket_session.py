@@ -246,6 +246,8 @@ class SocketSession(ChannelConversation[Event]):
         """End the session and close the connection; a second call does nothing."""
         self._channel.close()
         self._end()
+        # The session's sink is this object: both would be there until Python looks for cycles.
+        self._session = None
         self._doors.satisfied(self)
         self._closed(self)
 
