@@ -82,6 +82,11 @@ check: $(VENV)/test.stamp
 natives: $(VENV)/test.stamp
 	$(BIN)/python -m tests.native.building
 
+# What pytest makes of the tests' files before it runs them; it is kept beside them, and each worker would make it.
+.PHONY: collected
+collected: $(VENV)/test.stamp
+	$(BIN)/python -m pytest --collect-only --quiet --quiet
+
 # The site, into .cache/site: a page outside of the navigation, a broken link or a public name without a docstring ends it.
 # `make docs DOCS=serve` shows it while it is written.
 DOCS ?= build
