@@ -26,6 +26,9 @@ MAX_LINE: Final = 1 << 20
 _LARGEST_KEPT: Final = 1 << 14
 """Bytes of the longest header whose signature is kept: a client could fill the memory with headers sent once."""
 
+_LONG_LINE: Final = f"a line of LLVM's stream is longer than {MAX_LINE} bytes"
+_NEWLINE: Final = 10
+
 _OBSERVATION: Final = b'{"observation":'
 _DECIDED: Final = b'{"decided":'
 
@@ -160,7 +163,8 @@ class InteractiveReader:
             self._line_pieces.append(data)
             self._held += len(data)
             if b"\n" not in data:
-                _check_line(self._held + 1)
+                if self._held >= MAX_LINE:
+                    raise TooLargeError(_LONG_LINE)
                 return iter(())
             data = b"".join(self._line_pieces)
             self._line_pieces.clear()
@@ -181,7 +185,8 @@ class InteractiveReader:
             return
         self._payload, self._held = None, 0
         with payload.getbuffer() as written:
-            _check_newline(written[-1], self._payload_bytes)
+            if written[-1] != _NEWLINE:
+                raise InvalidError(_no_newline(self._payload_bytes))
         payload.truncate(self._payload_bytes)
         yield self._event(payload.getvalue())
         yield from self._cut(data[size:])
@@ -190,7 +195,8 @@ class InteractiveReader:
         start = 0
         while start < len(data):
             end = data.find(b"\n", start) + 1
-            _check_line((end or len(data) + 1) - start)
+            if (end or len(data) + 1) - start > MAX_LINE:
+                raise TooLargeError(_LONG_LINE)
             if not end:
                 self._line_pieces.append(data[start:])
                 self._held = len(data) - start
@@ -210,7 +216,8 @@ class InteractiveReader:
                 self._payload, self._payload_bytes = BytesIO(), stop - end
                 self._held = self._payload.write(data[end:])
                 return
-            _check_newline(data[stop], stop - end)
+            if data[stop] != _NEWLINE:
+                raise InvalidError(_no_newline(stop - end))
             yield self._event(data[end:stop])
             start = stop + 1
 
@@ -271,11 +278,5 @@ def _is_plain(data: bytes, end: int) -> bool:
     return 0 < end < 40 and data[15 : end - 2].isdigit() and data[end - 2] == 125
 
 
-def _check_newline(byte: int, size: int) -> None:
-    if byte != 10:
-        raise InvalidError(f"an observation of {size} bytes does not end in a newline")
-
-
-def _check_line(length: int) -> None:
-    if length > MAX_LINE:
-        raise TooLargeError(f"a line of LLVM's stream is longer than {MAX_LINE} bytes")
+def _no_newline(size: int) -> str:
+    return f"an observation of {size} bytes does not end in a newline"

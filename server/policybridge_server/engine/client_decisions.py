@@ -112,8 +112,10 @@ class ClientDecisions:
         view = memoryview(payload)
         if self._choices is not None:
             _check_choices(np.frombuffer(payload, self._choice, count, middle), self._choices)
-        chances = self._chances(decided, end)
-        first = self._count_draws(count)
+        chances: npt.NDArray[np.float32] | None = None
+        first = 0
+        if decided.chances or self._session.drawing is not None:
+            chances, first = self._chances(decided, end), self._count_draws(count)
         self._counters.made_by_clients += count
         if self._recording is not None:
             self._recording.reported(count, view[:middle], view[middle:end], decided.nanoseconds // count, view[end:])
