@@ -2,7 +2,6 @@
 
 import asyncio
 import select
-import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, suppress
