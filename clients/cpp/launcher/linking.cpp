@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 namespace policybridge {
 
@@ -19,6 +20,9 @@ namespace {
 
 constexpr std::string_view without_linker[] = {"-c", "-S", "-E", "-M", "-MM", "-r", "-fsyntax-only", "-###", "-cc1",
                                                "-emit-llvm", "--version", "--help", "--precompile"};
+
+/// Of response files that name others: clang refuses those that name each other.
+constexpr unsigned deepest_response = 8;
 
 std::string joined(const std::map<std::string, std::string> &pairs) {
   std::string text;
@@ -53,6 +57,17 @@ bool is_reproducible(const Config &config) {
   return !config.decisions.empty() || (!config.falls_back && config.policy_text.find("@sha256:") != std::string::npos);
 }
 
+/// The digests of a response file and of those that it names; empty if `word` names none.
+std::string response_digests(const std::string &word, unsigned depth = 0) {
+  const Result<std::string> content = starts_with(word, "@") ? read_file(word.substr(1)) : Result<std::string>("");
+  if (!content.ok() || content->empty() || depth == deepest_response)
+    return "";
+  std::string all = sha256(*content) + "\n", named;
+  for (std::istringstream words(*content); words >> named;)
+    all += response_digests(named, depth + 1);
+  return all;
+}
+
 /// Options that keep ThinLTO's cache right. LLD's key has its options for LLVM and not the plugin. So one that has no
 /// effect, because nothing is printed, holds the digest of all that changes the objects.
 Strings cache_options(const Config &config, const Compiler &compiler, const std::string &plugin,
@@ -70,9 +85,7 @@ Strings cache_options(const Config &config, const Compiler &compiler, const std:
   for (const std::string &word : compiler.arguments) {
     if (word.find("jobs=") != std::string::npos)
       all += word + "\n";
-    if (starts_with(word, "@"))
-      if (const Result<std::string> content = read_file(word.substr(1)); content.ok())
-        all += sha256(*content) + "\n";
+    all += response_digests(word);
   }
   return {"-Wl,-mllvm,-filter-print-funcs=policybridge." + sha256(all).substr(0, 32)};
 }

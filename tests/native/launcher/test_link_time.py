@@ -213,13 +213,14 @@ def test_thinltos_cache_keeps_no_object_of_another_store(thin: Build, tmp_path: 
     assert thin.object() == plain
 
 
-@pytest.mark.parametrize("jobs", ["-flto-jobs=1", "-Wl,--thinlto-jobs=1", "@words"])
+@pytest.mark.parametrize("jobs", ["-flto-jobs=1", "-Wl,--thinlto-jobs=1", "@words", "@outer"])
 def test_thinltos_cache_keeps_apart_the_objects_of_one_job_in_which_switches_are_set(
     thin: Build, tmp_path: Path, jobs: str
 ) -> None:
     heading = Heading(22, "Oz", "site", None, "a.c", "link")
     write_store(Store([Section(heading, (), [PassChoice(ALL_FUNCTIONS, "set", "ext-tsp")])]), tmp_path / "tuned.db")
     (tmp_path / "words").write_text("-flto-jobs=1\n")
+    (tmp_path / "outer").write_text("@words\n")
     store = ("--decisions", "tuned.db")
     thin.link(*store, flags=CACHED)
     plain = thin.object()
