@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -351,17 +352,31 @@ def options_of(switch: str) -> list[str]:
     return [word for option in words.split() for word in ("-mllvm", f"-{option}")]
 
 
+@pytest.fixture(scope="module")
+def regular(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Tuner], tuple[Path, bytes]]:
+    """Give the module `REGULAR` and its plain object at -Oz, which is made once for each compiler."""
+    plain: dict[str, bytes] = {}
+
+    def made(tuner: Tuner) -> tuple[Path, bytes]:
+        module = emit_demo(tuner.major, REGULAR, tmp_path_factory.getbasetemp())
+        if tuner.major not in plain:
+            plain[tuner.major] = tuner.plain(module, "-x", "ir", "-Oz")
+        return module, plain[tuner.major]
+
+    return made
+
+
 @pytest.mark.parametrize("switch", sorted(set(SWITCHES) - {"ext-tsp"}))
 def test_a_switch_for_all_functions_gives_the_object_of_its_options(
-    tuner: Tuner, tmp_path_factory: pytest.TempPathFactory, switch: str
+    tuner: Tuner, regular: Callable[[Tuner], tuple[Path, bytes]], switch: str
 ) -> None:
-    module = emit_demo(tuner.major, REGULAR, tmp_path_factory.getbasetemp())
+    module, plain = regular(tuner)
     flags = ("-x", "ir", "-Oz")
     expected = tuner.plain(module, *flags, *options_of(switch))
     store = tuner.choose(module.name, [("", "set", switch)])
     made = tuner.compile(module, *flags, decisions=store, module=module.name)
     assert made.store["applied"] == 1
-    assert made.output == expected != tuner.plain(module, *flags)
+    assert made.output == expected != plain
 
 
 def test_switches_that_one_pass_reads_are_set_together_and_for_their_function_alone(
