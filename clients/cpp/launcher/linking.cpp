@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 
 namespace policybridge {
@@ -20,9 +21,6 @@ namespace {
 
 constexpr std::string_view without_linker[] = {"-c", "-S", "-E", "-M", "-MM", "-r", "-fsyntax-only", "-###", "-cc1",
                                                "-emit-llvm", "--version", "--help", "--precompile"};
-
-/// Of response files that name others: clang refuses those that name each other.
-constexpr unsigned deepest_response = 8;
 
 std::string joined(const std::map<std::string, std::string> &pairs) {
   std::string text;
@@ -57,14 +55,16 @@ bool is_reproducible(const Config &config) {
   return !config.decisions.empty() || (!config.falls_back && config.policy_text.find("@sha256:") != std::string::npos);
 }
 
-/// The digests of a response file and of those that it names; empty if `word` names none.
-std::string response_digests(const std::string &word, unsigned depth = 0) {
-  const Result<std::string> content = starts_with(word, "@") ? read_file(word.substr(1)) : Result<std::string>("");
-  if (!content.ok() || content->empty() || depth == deepest_response)
+/// The digests of a response file and of those that it names, each once; empty if `word` names none.
+std::string response_digests(const std::string &word, std::set<std::string> &seen) {
+  if (!starts_with(word, "@") || !seen.insert(word).second)
+    return "";
+  const Result<std::string> content = read_file(word.substr(1));
+  if (!content.ok())
     return "";
   std::string all = sha256(*content) + "\n", named;
   for (std::istringstream words(*content); words >> named;)
-    all += response_digests(named, depth + 1);
+    all += response_digests(named, seen);
   return all;
 }
 
@@ -82,10 +82,11 @@ Strings cache_options(const Config &config, const Compiler &compiler, const std:
       all += sha256(*content) + "\n";
   all += variable("POLICYBRIDGE_PHASES");
   // With one job the plugin sets switches. A response file may say so, too.
+  std::set<std::string> seen;
   for (const std::string &word : compiler.arguments) {
     if (word.find("jobs=") != std::string::npos)
       all += word + "\n";
-    all += response_digests(word);
+    all += response_digests(word, seen);
   }
   return {"-Wl,-mllvm,-filter-print-funcs=policybridge." + sha256(all).substr(0, 32)};
 }

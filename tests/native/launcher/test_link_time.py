@@ -220,7 +220,7 @@ def test_thinltos_cache_keeps_apart_the_objects_of_one_job_in_which_switches_are
     heading = Heading(22, "Oz", "site", None, "a.c", "link")
     write_store(Store([Section(heading, (), [PassChoice(ALL_FUNCTIONS, "set", "ext-tsp")])]), tmp_path / "tuned.db")
     (tmp_path / "words").write_text("-flto-jobs=1\n")
-    (tmp_path / "outer").write_text("@words\n")
+    (tmp_path / "outer").write_text("@words\n" * 2)
     store = ("--decisions", "tuned.db")
     thin.link(*store, flags=CACHED)
     plain = thin.object()
