@@ -12,7 +12,7 @@ from policybridge_client.cli import main
 
 
 class Told(NamedTuple):
-    """How a command ended, and what it said."""
+    """A command's exit status and output."""
 
     returncode: int
     stdout: str
@@ -20,7 +20,7 @@ class Told(NamedTuple):
 
 
 def told(*words: object) -> Told:
-    """Run a command to its end; what it says goes to no file descriptor."""
+    """Run a command to its end; its output goes to no file descriptor."""
     with _written("stdout") as output, _written("stderr") as errors:
         try:
             status = main([*map(str, words)])

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported out of garbage collection: each pass over the frameworks would take half a second."""
+    """Keep imported modules out of garbage collection: each pass over the frameworks would take half a second."""
     gc.freeze()
 
 

@@ -11,9 +11,9 @@ namespace policybridge {
 
 namespace {
 
-constexpr std::string_view suffixes[] = {".c",   ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC",  ".CPP",
-                                         ".cppm", ".ixx", ".i",  ".ii",  ".mi",  ".mii", ".m", ".mm",  ".M",
-                                         ".f",   ".f90", ".cu", ".hip", ".cl",  ".ll",  ".bc"};
+constexpr std::string_view suffixes[] = {
+    ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".CXX", ".ccm", ".cppm", ".cxxm", ".c++m", ".ixx",
+    ".i", ".ii", ".iim", ".mi", ".mii", ".m", ".mm", ".M", ".f", ".f90", ".cu", ".hip", ".cl", ".ll", ".bc"};
 
 constexpr std::string_view with_value[] = {
     "-o", "--o", "-x", "-I", "-L", "-D", "-U", "-l", "-T", "-u", "-z", "-e", "-F", "-B",

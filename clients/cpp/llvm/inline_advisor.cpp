@@ -92,8 +92,7 @@ private:
         Feature{*tensor_spec_of(spec), std::vector<std::uint64_t>(spec.getTotalTensorBufferSize() / 8 + 1)});
   }
 
-  /// A module asks for the same few names again and again, and a hash takes 5,000 instructions where the processor has
-  /// none for it.
+  /// Names repeat within a module, and a hash takes thousands of instructions if the processor has none for SHA-256.
   std::uint64_t hash_of(StringRef name) {
     const auto [hash, is_new] = hashes_.try_emplace(name);
     if (is_new)

@@ -10,6 +10,7 @@ from policybridge.v1.repository_service_pb2 import FileChunk
 from policybridge_core.errors import InvalidError
 
 _MOST_FILES: Final = 20_000
+"""Files of a version. Empty ones have no bytes that would bound them."""
 
 
 def receive_files(chunks: Iterable[FileChunk], folder: Path, size: int) -> None:

@@ -5,7 +5,7 @@ records, one uint32 each; then follow the records in the session form of the Ser
 
 A column is a zlib stream. If the byte 1 is in front of it, it holds the records in planes: the first bytes of all
 records, then their second bytes, and so on. If the byte 2 and a number are in front of it, the records are words of 64
-bits, and it holds the planes of so many of their low bytes alone. The other bytes are 0, because integers are mostly
+bits, and it holds the planes of that number of low bytes alone. The other bytes are 0, because integers are mostly
 small. This takes less time and fewer bytes. Ledgers of earlier versions have no planes, or all of them.
 """
 

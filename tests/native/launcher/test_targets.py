@@ -69,6 +69,7 @@ def test_all_hosts_give_the_labels_of_the_plugin(
     ("command", "language"),
     [
         ("clang-22 module.cc", "c++"),
+        ("clang-22 module.CXX", "c++"),
         ("clang++-22 module.c", "c++"),
         ("clang-22 -x c++ module.c", "c++"),
         ("clang-22 -x c++ -x none module.c", "c"),

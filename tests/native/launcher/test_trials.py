@@ -167,7 +167,7 @@ def test_the_line_is_told_of_the_same_source_by_another_name(asked: Asked, sourc
 
 
 class Configuration(NamedTuple):
-    """What configures a project, and the lines that tell what it found: those with ``sign``."""
+    """The command that configures a project; its lines with ``sign`` tell the findings."""
 
     words: tuple[str, ...]
     sign: str
@@ -196,7 +196,7 @@ def _answers(
 
 @pytest.fixture(scope="module")
 def autoconfs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Configuration, list[str]]:
-    """Give a configure script, and what it finds with the compiler alone."""
+    """Give a configure script, and its findings with the compiler alone."""
     need("ld.lld-22")
     folder = tmp_path_factory.mktemp("autoconf")
     (folder / "configure.ac").write_text(_CONFIGURE)
@@ -207,7 +207,7 @@ def autoconfs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Configuration, 
 
 @pytest.fixture(scope="module")
 def cmakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Configuration, list[str]]:
-    """Give a project of CMake's, and what it finds with the compiler alone."""
+    """Give a project of CMake's, and its findings with the compiler alone."""
     folder = tmp_path_factory.mktemp("cmake")
     (folder / "CMakeLists.txt").write_text(_CMAKE)
     project = Configuration(("cmake", "-S", str(folder), "-B", "build"), "told: ")

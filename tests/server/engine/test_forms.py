@@ -80,7 +80,7 @@ def test_decisions_of_a_client_wait_at_every_eighth_that_is_to_be_made_again(tmp
 
 
 async def ended(opener: SessionOpener, messages: int) -> Session:
-    """Open a session, report so many messages, of each of which one decision is drawn, and end it."""
+    """Open a session, report messages of 64 decisions, one of which the server draws, and end it."""
     session = await opened(opener)
     session.bind(SIGNATURE)
     payload = b"".join(row.tobytes() for row in observations(64, 1)) + bytes(8 * 64)
@@ -99,7 +99,7 @@ def test_what_is_left_of_the_samples_of_several_sessions_is_made_again_as_one_ba
             session = await ended(opener, 3)
         counters = session.loaded.counters
         assert counters.checked == 0
-        # Nobody is bound any more to what is published next.
+        # No signature is left that the next version must take.
         assert session.loaded.clients() == []
         del session
         await until(lambda: counters.checked == 9)

@@ -179,7 +179,7 @@ def test_a_record_without_the_draws_that_the_server_made_differs_in_nothing(serv
         # The first 20 were asked for, and are not in the record.
         record.add(decided_lines(70, 0, payload(rows[20:], drawn[20:]), chances=True))
         session.send_record(record.whole())
-    # What is drawn of the next session is made again no sooner.
+    # The decision that the server draws of the next session is made again no sooner.
     with closing(forms(server.socket, EXPLORATIONS[1])) as session:
         session.decided(64, 0, payload(rows[:64], drawn[:64]))
         session.report(Outcome())

@@ -33,8 +33,8 @@ _ZIG_WORD: Final = re.compile(r"zig|python-zig|ziglang")
 _PYTHON: Final = re.compile(r"python[\d.]*")
 
 _SOURCES: Final = frozenset([
-    ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".cppm", ".ixx", ".i", ".ii", ".mi", ".mii",
-    ".m", ".mm", ".M", ".f", ".f90", ".cu", ".hip", ".cl", ".ll", ".bc",
+    ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".CXX", ".ccm", ".cppm", ".cxxm", ".c++m", ".ixx",
+    ".i", ".ii", ".iim", ".mi", ".mii", ".m", ".mm", ".M", ".f", ".f90", ".cu", ".hip", ".cl", ".ll", ".bc",
 ])  # fmt: skip
 """Suffixes of sources for clang, opt and llc."""
 
