@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all: each of them")
     for name, (place, meaning) in _PLACES.items():
         parser.add_argument(f"--{name}", type=Path, default=ROOT / ".cache" / place, help=meaning)
-    parser.add_argument("--rounds", type=int, default=5, help="speed and here: rounds (default: 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="speed, here and decisions: rounds (default: 5)")
     parser.add_argument("--programs", type=int, default=10_000, help="differential: programs in all (default: 10000)")
     options = parser.parse_args(arguments)
     names = list(PARTS) if "all" in options.parts else options.parts

@@ -14,7 +14,7 @@ from policybridge_docs.results.parts.built import (
     rust,
 )
 from policybridge_docs.results.parts.faster import cycles
-from policybridge_docs.results.parts.here import here
+from policybridge_docs.results.parts.here import decisions, here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
 from policybridge_docs.results.parts.speed import embedded, speed
@@ -42,6 +42,7 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "link_tuned": link_tuned,
     "rust": rust,
     "here": here,
+    "decisions": decisions,
     "targets": targets,
     "cycles": cycles,
 }
