@@ -13,6 +13,8 @@ namespace policybridge::forms {
 
 namespace {
 
+constexpr std::size_t most_inputs = 5;
+
 template <class T> const T *input(const Instruction &each, const Memory &memory, std::size_t place) noexcept {
   const Operand &operand = each.inputs[place];
   return reinterpret_cast<const T *>(memory.spaces[static_cast<std::size_t>(operand.space)] + operand.offset);
@@ -24,45 +26,71 @@ template <class T> T *output(const Instruction &each, const Memory &memory) noex
 
 // Of each element.
 
-/// Compute an element of the output from one of each input, along the dimensions.
+/// Elements along the last dimension, from the places of the inputs to those of the output, which overlap no input.
+using Row = void (*)(const double *numbers, std::size_t count, const unsigned char *const *from, const std::size_t *steps,
+                     unsigned char *to) noexcept;
+
+/// Compute an element of the output from one of each input.
 template <class F, class Out, class... In, std::size_t... I>
-void map_over(const Instruction &each, Memory &memory, std::index_sequence<I...>) noexcept {
-  const std::size_t axes = each.sizes.size() / (1 + sizeof...(In));
-  const std::size_t *dims = each.sizes.data();
-  const double *numbers = each.numbers.data();
-  Out *out = output<Out>(each, memory);
-  const std::tuple<const In *...> from(input<In>(each, memory, I)...);
-  if (axes == 1) {
-    const std::array<std::size_t, sizeof...(In)> steps = {dims[1 + I]...};
-    // For the compiler's vectors.
-    if (((steps[I] == 1) && ...)) {
-      for (std::size_t i = 0; i < dims[0]; ++i)
-        out[i] = static_cast<Out>(F::of(numbers, std::get<I>(from)[i]...));
-      return;
-    }
-    for (std::size_t i = 0; i < dims[0]; ++i)
-      out[i] = static_cast<Out>(F::of(numbers, std::get<I>(from)[i * steps[I]]...));
+void compute(const double *numbers, std::size_t count, const unsigned char *const *from, const std::size_t *steps,
+             Out *__restrict out, std::index_sequence<I...>) noexcept {
+  const std::tuple<const In *...> in(reinterpret_cast<const In *>(from[I])...);
+  // For the compiler's vectors.
+  if (((steps[I] == 1) && ...)) {
+    for (std::size_t i = 0; i < count; ++i)
+      out[i] = static_cast<Out>(F::of(numbers, std::get<I>(in)[i]...));
     return;
   }
-  std::size_t count = 1;
-  for (std::size_t axis = 0; axis < axes; ++axis)
-    count *= dims[axis];
-  std::array<std::size_t, 8> index = {};
-  std::array<std::size_t, sizeof...(In)> at = {};
-  for (std::size_t i = 0; i < count; ++i) {
-    out[i] = static_cast<Out>(F::of(numbers, std::get<I>(from)[at[I]]...));
-    for (std::size_t axis = axes; axis-- > 0;) {
-      ((at[I] += dims[axes * (I + 1) + axis]), ...);
-      if (++index[axis] < dims[axis])
+  for (std::size_t i = 0; i < count; ++i)
+    out[i] = static_cast<Out>(F::of(numbers, std::get<I>(in)[i * steps[I]]...));
+}
+
+template <class F, class Out, class... In>
+void row(const double *numbers, std::size_t count, const unsigned char *const *from, const std::size_t *steps,
+         unsigned char *to) noexcept {
+  compute<F, Out, In...>(numbers, count, from, steps, reinterpret_cast<Out *>(to), std::index_sequence_for<In...>());
+}
+
+/// Compute rows along the other dimensions: here for all functions, each of which is compiled for many types.
+void over_rows(const Instruction &each, Memory &memory, Row row) noexcept {
+  const std::size_t inputs = each.inputs.size();
+  const std::size_t axes = each.sizes.size() / (1 + inputs);
+  const std::size_t *dims = each.sizes.data();
+  const std::size_t *strides = dims + axes;
+  std::array<const unsigned char *, most_inputs> from = {};
+  std::array<std::size_t, most_inputs> steps = {};
+  for (std::size_t i = 0; i < inputs; ++i) {
+    from[i] = input<unsigned char>(each, memory, i);
+    steps[i] = axes ? strides[axes * i + axes - 1] : 0;
+  }
+  unsigned char *to = output<unsigned char>(each, memory);
+  const std::size_t columns = axes ? dims[axes - 1] : 1;
+  std::size_t rows = columns ? 1 : 0;
+  for (std::size_t axis = 0; axis + 1 < axes; ++axis)
+    rows *= dims[axis];
+  std::array<std::size_t, most_axes> index = {};
+  while (rows-- > 0) {
+    row(each.numbers.data(), columns, from.data(), steps.data(), to);
+    to += columns * size_of(each.output.kind);
+    for (std::size_t axis = axes ? axes - 1 : 0; axis-- > 0;) {
+      const bool is_over = ++index[axis] == dims[axis];
+      for (std::size_t i = 0; i < inputs; ++i) {
+        const std::size_t stride = strides[axes * i + axis] * size_of(each.inputs[i].kind);
+        if (is_over)
+          from[i] -= (dims[axis] - 1) * stride;
+        else
+          from[i] += stride;
+      }
+      if (!is_over)
         break;
       index[axis] = 0;
-      ((at[I] -= dims[axis] * dims[axes * (I + 1) + axis]), ...);
     }
   }
 }
 
 template <class F, class Out, class... In> void map(const Instruction &each, Memory &memory) noexcept {
-  map_over<F, Out, In...>(each, memory, std::index_sequence_for<In...>());
+  static_assert(sizeof...(In) <= most_inputs);
+  over_rows(each, memory, row<F, Out, In...>);
 }
 
 /// Compute with integers so that an overflow wraps; with floats in their own type.
@@ -249,14 +277,24 @@ template <class Then> auto typed(Kind kind, Then then) {
 
 template <class Pointer> using Pointed = std::remove_pointer_t<Pointer>;
 
+/// An unsigned integer of the same bits. Where a result has the same bits, signs need no code of their own.
+template <std::size_t Size>
+using Bits = std::conditional_t<
+    Size == 1, std::uint8_t,
+    std::conditional_t<Size == 2, std::uint16_t, std::conditional_t<Size == 4, std::uint32_t, std::uint64_t>>>;
+template <class T> using Unsigned = std::conditional_t<std::is_floating_point_v<T>, T, Bits<sizeof(T)>>;
+
 Run cast_of(Kind from, Kind to) {
   return typed(from, [to](auto x) -> Run {
     using In = Pointed<decltype(x)>;
     if (to == Kind::Bool)
-      return map<ToBool, unsigned char, In>;
+      return map<ToBool, unsigned char, Unsigned<In>>;
     return typed(to, [](auto y) -> Run {
-      using Out = Pointed<decltype(y)>;
-      return map<CastTo<Out>, Out, In>;
+      using To = Pointed<decltype(y)>;
+      // Floats saturate at the ends of wide types.
+      using Out = std::conditional_t<std::is_integral_v<In> || sizeof(To) < 4, Unsigned<To>, To>;
+      using From = std::conditional_t<std::is_integral_v<Out> && sizeof(Out) <= sizeof(In), Unsigned<In>, In>;
+      return map<CastTo<Out>, Out, From>;
     });
   });
 }
@@ -307,21 +345,22 @@ template <class T> Run float_function(Function function, Kind second) {
 }
 
 template <class T> Run function_of(Function function, Kind second) {
+  using U = Unsigned<T>;
   switch (function) {
   case Function::Negative:
-    return map<Negative, T, T>;
+    return map<Negative, U, U>;
   case Function::Absolute:
     return map<Absolute, T, T>;
   case Function::Sign:
     return map<Sign, T, T>;
   case Function::Not:
-    return map<Not, unsigned char, T>;
+    return map<Not, unsigned char, U>;
   case Function::Add:
-    return map<Add, T, T, T>;
+    return map<Add, U, U, U>;
   case Function::Subtract:
-    return map<Subtract, T, T, T>;
+    return map<Subtract, U, U, U>;
   case Function::Times:
-    return map<Times, T, T, T>;
+    return map<Times, U, U, U>;
   case Function::Greatest:
     return map<Greatest, T, T, T>;
   case Function::Least:
@@ -339,15 +378,17 @@ template <class T> Run function_of(Function function, Kind second) {
   case Function::GreaterEqual:
     return map<GreaterEqual, unsigned char, T, T>;
   case Function::Equal:
-    return map<Equal, unsigned char, T, T>;
+    return map<Equal, unsigned char, U, U>;
   case Function::And:
-    return map<And, unsigned char, T, T>;
+    return map<And, unsigned char, unsigned char, unsigned char>;
   case Function::Or:
-    return map<Or, unsigned char, T, T>;
+    return map<Or, unsigned char, unsigned char, unsigned char>;
   case Function::Xor:
-    return map<Xor, unsigned char, T, T>;
-  case Function::Where:
-    return map<Where, T, unsigned char, T, T>;
+    return map<Xor, unsigned char, unsigned char, unsigned char>;
+  case Function::Where: {
+    using Same = Bits<sizeof(T)>;
+    return map<Where, Same, unsigned char, Same, Same>;
+  }
   default:
     if constexpr (std::is_floating_point_v<T>)
       return float_function<T>(function, second);
@@ -519,7 +560,7 @@ Run run_of(const Instruction &each) {
     return typed(kind, [&](auto x) { return function_of<Pointed<decltype(x)>>(each.function, second); });
   }
   case Opcode::Pick:
-    return typed(out, [](auto x) -> Run { return pick<Pointed<decltype(x)>>; });
+    return typed(out, [](auto x) -> Run { return pick<Bits<sizeof(Pointed<decltype(x)>)>>; });
   case Opcode::Gather:
     return typed(each.inputs[1].kind, [](auto x) -> Run {
       using Index = Pointed<decltype(x)>;
@@ -530,7 +571,7 @@ Run run_of(const Instruction &each) {
   case Opcode::Place:
     return place;
   case Opcode::Multiply:
-    return typed(out, [](auto x) -> Run { return multiply<Pointed<decltype(x)>>; });
+    return typed(out, [](auto x) -> Run { return multiply<Unsigned<Pointed<decltype(x)>>>; });
   case Opcode::Reduce:
     return out == Kind::Float ? reduce<float> : reduce<double>;
   case Opcode::Argument:
