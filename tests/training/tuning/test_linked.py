@@ -15,7 +15,7 @@ from policybridge_train.tuning.flips import Decided
 from policybridge_train.tuning.linked import Programs
 from policybridge_train.tuning.module import compile_with
 from policybridge_train.tuning.search import Search
-from policybridge_train.tuning.sharing import Sharing
+from policybridge_train.tuning.sharing import Sharable, Sharing
 from tests.training.corpora import compile_all, write_corpus
 from tests.training.tuning.autotuning import CountedCompiler, compile_result, searches, zig_compiler
 from tests.training.tuning.boxes import boxes
@@ -107,9 +107,9 @@ def test_a_shared_function_counts_for_its_part_of_the_program_that_shares_it_lea
     calls = [Site("1", "both", "of c", False, False, False, ()), Site("2", "both", "local", False, False, False, ())]
     sizes = {"both": 100, "local": 30}
     search = Search.begin(compile_result(200, sizes, calls, "an object", weak=("both",)))
-    assert sharing.of("a", search) == {"both": 2}
-    assert sharing.of("c", search) == {"both": 3}
-    assert sharing.of("alone", search) == {}
+    assert sharing.of("a", Sharable.of(search)) == {"both": 2}
+    assert sharing.of("c", Sharable.of(search)) == {"both": 3}
+    assert sharing.of("alone", Sharable.of(search)) == {}
     search.share({"both": 2})
     assert search.best_cost == 150
     assert search.cost(sizes, ["both", "local"]) == 80

@@ -14,7 +14,7 @@ The best version is the one that is best on the validation projects; the run end
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Final
 
@@ -23,8 +23,6 @@ import numpy as np
 from msgspec import Meta
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_train.compiling.compilation import ByDecisions
-from policybridge_train.compiling.job import compile_module, retried
 from policybridge_train.compiling.result import CompileResult
 from policybridge_train.farms.contract import Machine, Shared
 from policybridge_train.learning.record import Iteration
@@ -36,7 +34,7 @@ from policybridge_train.tasks.modules import distinct
 from policybridge_train.tasks.task import Asking, Case, Task
 from policybridge_train.trajectories.trajectory import Collecting, Trajectory
 from policybridge_train.tuning.crediting import Ground, Labels, decisions_of
-from policybridge_train.tuning.search import TUNED
+from policybridge_train.tuning.linked_credit import LinkedCosts, decided
 
 _UNKNOWN: Final = -1
 """Value of the features that only the plugin sends, if the compiler asks without the plugin."""
@@ -65,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         l2: see `TreeSettings`.
         most: bytes to which a larger credit is cut; of programs, ten-thousandths of the instructions.
         least: the same; the policy deviates from LLVM only if the predicted saving is larger.
+        linked: a function of which a linker keeps one copy counts for its part in each module that has it.
 
     """
 
@@ -77,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     l2: Annotated[float, Meta(ge=0)] = 100.0
     most: Annotated[float, Meta(gt=0)] = 50.0
     least: Annotated[float, Meta(gt=0)] = 1.0
+    linked: bool = False
 
 
 def train(training: Training, settings: Settings) -> None:
@@ -84,19 +84,26 @@ def train(training: Training, settings: Settings) -> None:
     task = training.task
     if not isinstance(task, InlineForSize):
         raise InvalidError(f"the algorithm credit knows flips of inlining alone; train {task.name} by es or ppo")
+    linked = _linked(training) if settings.linked else None
     trees = Trees()
     done = training.record.iterations()
     if done:
         last, trees = done[-1], _fitted(training, done[-1].number, settings)
     else:
-        last = _publish(training, 0, trees, settings.least)
+        last = _publish(training, 0, trees, settings.least, linked)
         done = [last]
     cases = training.training if isinstance(task, InlineForSpeed) else distinct(task, training.training)
     while last.number < settings.iterations and not training.over and not _is_flat(done):
-        _collect(training, last, trees, settings.compiles, cases)
+        _collect(training, last, _trying(training, last, trees, settings.compiles), cases, linked)
         trees = _fitted(training, last.number + 1, settings)
-        last = _publish(training, last.number + 1, trees, settings.least)
+        last = _publish(training, last.number + 1, trees, settings.least, linked)
         done.append(last)
+
+
+def _linked(training: Training) -> LinkedCosts:
+    cases = [*training.training, *training.validation]
+    training.compiles += len(cases)
+    return LinkedCosts.counted(training.task, training.collector, cases)
 
 
 def _is_flat(done: Sequence[Iteration]) -> bool:
@@ -104,22 +111,28 @@ def _is_flat(done: Sequence[Iteration]) -> bool:
     return len(done) > _PATIENCE and min(factors[-_PATIENCE:]) >= min(factors[:-_PATIENCE])
 
 
-def _collect(training: Training, last: Iteration, trees: Trees, compiles: int, cases: Sequence[Case]) -> None:
-    """Try flips in all training modules, except those that an interrupted run has recorded."""
+def _trying(training: Training, last: Iteration, trees: Trees, compiles: int) -> "_Trying":
     asking = training.asking(last.version, purpose="training")
-    trying = _Trying(asking, f"{training.seed} {last.number}", training.collector.farm.share(trees), compiles)
+    return _Trying(asking, f"{training.seed} {last.number}", training.collector.farm.share(trees), compiles)
+
+
+def _collect(
+    training: Training, last: Iteration, trying: "_Trying", cases: Sequence[Case], linked: LinkedCosts | None
+) -> None:
+    """Try flips in all training modules, except those that an interrupted run has recorded."""
+    each = partial(_try, training, last, trying, linked)
     waiting = [case for case in cases if not training.record.has(last.number, case.name)]
     flips = 0
-    for number, found in enumerate(training.collector.each(partial(_try, training, last, trying), waiting), 1):
+    for number, found in enumerate(training.collector.each(each, waiting), 1):
         flips += found
         if number % 50 == 0 or number == len(waiting):
             training.say(f"iteration {last.number + 1}: {number} of {len(waiting)} modules, {flips:,} flips")
     training.compiles = max(training.compiles, training.record.compiles())
 
 
-def _try(training: Training, last: Iteration, trying: "_Trying", case: Case) -> int:
+def _try(training: Training, last: Iteration, trying: "_Trying", linked: LinkedCosts | None, case: Case) -> int:
     """Try flips in one module, and record the labels; give the number of flips."""
-    tried = training.collector.one(case, trying)
+    tried = training.collector.one(case, replace(trying, shared=linked.of(case)) if linked else trying)
     if tried.failure:
         # If a compile with flips fails, the module keeps the labels of the compiles before it.
         training.say(f"{case.name}: {tried.failure}")
@@ -145,6 +158,7 @@ class _Trying:
         seed: with the name of the case, seeds the order of the flips.
         trees: predict credits; flips are tried in the order of these.
         compiles: the limit of compiles with flips; two compiles without flips precede them.
+        shared: in how many modules of a program the module's functions are, where those are several.
 
     """
 
@@ -152,6 +166,7 @@ class _Trying:
     seed: str
     trees: Shared[Trees]
     compiles: int
+    shared: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, machine: Machine, task: Task, case: Case) -> _Tried:
         """Try flips on the machine that compiles: the labels are much smaller than the results of the compiles."""
@@ -174,7 +189,7 @@ class _Trying:
     def _flipped(self, machine: Machine, task: InlineForSize, trajectory: Trajectory) -> Iterator[Labels]:
         chance = random.Random(f"{self.seed} {trajectory.case.name}")  # noqa: S311 - no secret
         pinned = _measured(task, trajectory.case, decisions_of(trajectory))
-        ground, scale = Ground(trajectory, pinned, FEATURES), _scale(pinned)
+        ground, scale = Ground(trajectory, pinned, FEATURES, self.shared), _scale(pinned)
         rest = ground.order(self.trees.at(machine).predict, chance)
         for _ in range(self.compiles):
             flips, rest = ground.fitting(rest)
@@ -185,11 +200,7 @@ class _Trying:
 
 
 def _measured(task: InlineForSize, case: Case, decisions: Mapping[str, bool]) -> CompileResult:
-    if isinstance(task, InlineForSpeed):
-        return task.measured(case, decisions)
-    module, decider = task.module(case), ByDecisions(decisions)
-    made = retried(lambda _: compile_module(task.tool, module, decider, TUNED), task.tool.running, asks=False)
-    return made.checked(module.name)
+    return task.measured(case, decisions) if isinstance(task, InlineForSpeed) else decided(task, case, decisions)
 
 
 def _scale(pinned: CompileResult) -> float:
@@ -233,9 +244,9 @@ def fitted(pieces: Sequence[bytes], settings: Settings, seed: int) -> Trees:
     return fit(rows, np.tile(labels.bytes, 2), fitting, np.tile(labels.weights, 2))
 
 
-def _publish(training: Training, number: int, trees: Trees, least: float) -> Iteration:
+def _publish(training: Training, number: int, trees: Trees, least: float, linked: LinkedCosts | None) -> Iteration:
     version = training.publish({"model.onnx": model_of(training.task, trees, least)}, policy_config())
-    return training.finish(number, version, training.validate(version))
+    return training.finish(number, version, training.validate(version, linked.totals if linked else None))
 
 
 def model_of(task: Task, trees: Trees, least: float) -> bytes:

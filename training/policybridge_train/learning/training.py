@@ -121,9 +121,15 @@ class Training:
             raise UnavailableError(f"no case compiled, the first one so: {found[0].result.failure}")
         return found
 
-    def validate(self, version: PolicyVersion) -> dict[str, Mapping[str, float]]:
-        """Compile all validation cases by a version; see `totals`."""
-        return self.totals(list(self.collector.collect(self.validation, self.asking(version, purpose="validation"))))
+    def validate(
+        self, version: PolicyVersion, first: Callable[[Trajectory], Mapping[str, float]] | None = None
+    ) -> dict[str, Mapping[str, float]]:
+        """Compile all validation cases by a version; see `totals`. ``first`` gives totals before those of the task."""
+        asking = self.asking(version, purpose="validation")
+        trajectories = list(self.collector.collect(self.validation, asking))
+        totals = self.totals(trajectories)
+        before = {each.case.name: first(each) for each in trajectories if each.result.ok} if first else {}
+        return {name: {**before.get(name, {}), **its} for name, its in totals.items()}
 
     def totals(self, trajectories: Sequence[Trajectory]) -> dict[str, Mapping[str, float]]:
         """Count compilations, and give their totals by case. Those that failed are told and left out.

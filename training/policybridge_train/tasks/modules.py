@@ -17,10 +17,10 @@ from policybridge_train.compiling.decider import Decider
 from policybridge_train.compiling.job import Wanted, compile_module
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.lto import MODES, Mode, find_lld
-from policybridge_train.compiling.module import Module
+from policybridge_train.compiling.module import Module, Program
 from policybridge_train.compiling.policy import ByConnection
 from policybridge_train.compiling.result import CompileResult
-from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.description import Corpus, programs_of
 from policybridge_train.corpus.link_time import Preparing, link_time_of
 from policybridge_train.tasks.task import Asking, Case, Task
 
@@ -38,6 +38,7 @@ class OfCorpus:
         name: the task's name, as in ``policybridge run --task``.
         wanted: the measurements and files to take of each compile.
         tool: the compiler.
+        programs: those of the corpus that was opened last; a project without one is a program.
 
     Raises:
         NotFoundError: there is no such compiler.
@@ -51,6 +52,7 @@ class OfCorpus:
     def __init__(self, compiler: str = "", plugins: str = "", seconds: str = "", memory: str = "") -> None:
         found = Compiler.find(compiler) if compiler else newest_compiler()
         self.tool = CompileTool(found, Limits.read(seconds, memory), plugins=Path(plugins) if plugins else None)
+        self.programs: Sequence[Program] = ()
         self._modules: dict[str, Module] = {}
 
     @property
@@ -64,7 +66,9 @@ class OfCorpus:
             raise InvalidError(
                 f"the task {self.name} needs a corpus: give --corpus DIR (policybridge corpus makes one)"
             )
-        return [self.know(module) for module in self._units(Corpus.open(corpus))]
+        opened = Corpus.open(corpus)
+        self.programs = programs_of(opened)
+        return [self.know(module) for module in self._units(opened)]
 
     def _units(self, corpus: Corpus) -> Sequence[Module]:
         """Give the modules that are cases."""

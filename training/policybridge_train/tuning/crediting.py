@@ -5,7 +5,7 @@ functions are disjoint share a compile, and each has its own credit (see `policy
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,11 +58,16 @@ class Ground:
         trajectory: the policy's compilation of the module.
         pinned: a compilation with the same decisions about all calls.
         features: the columns that are learnt from.
+        shared: in how many modules of a program the module's shared functions are.
 
     """
 
-    def __init__(self, trajectory: Trajectory, pinned: CompileResult, features: Sequence[str]) -> None:
+    def __init__(
+        self, trajectory: Trajectory, pinned: CompileResult, features: Sequence[str], shared: Mapping[str, int]
+    ) -> None:
         self._search = Search.begin(pinned)
+        self._search.share(shared)
+        self._shared = shared
         self._graph = CallGraph(self._search.sites, self._search.sizes)
         self._rows = trajectory.columns(features)
         self._places = {key: place for place, key in enumerate(site_keys(trajectory))}
@@ -103,14 +108,19 @@ class Ground:
             yield flip, search.credit(names, search.sizes, seen.costs)
 
     def labels(self, credited: Sequence[tuple[Flip, float]]) -> Labels:
-        """Give the labels: for each call of each flip, its features and its part of the credit."""
+        """Give the labels: for each call of each flip, its features and its part of the credit.
+
+        If n modules have the caller, a label has n times the credit, which counts the caller for its part, and an n-th
+        of the weight: each of the n decides about its copy, and no copy weighs as much as a function that is linked.
+        """
         rows, bytes_, weights = [], [], []
         for flip, credit in credited:
             side = 1.0 if flip.inline else -1.0
             for site in flip.sites:
+                copies = self._shared.get(site.caller, 1)
                 rows.append(self._rows[self._places[site.key]])
-                bytes_.append(side * credit / len(flip.sites))
-                weights.append(1 / len(flip.sites))
+                bytes_.append(side * credit * copies / len(flip.sites))
+                weights.append(1 / len(flip.sites) / copies)
         width = self._rows.shape[1]
         return Labels(
             np.array(rows, np.float32).reshape(len(rows), width),

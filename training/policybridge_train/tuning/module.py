@@ -14,6 +14,7 @@ from policybridge_train.compiling.result import CompileResult
 from policybridge_train.tuning.flips import MODULE, Decided
 from policybridge_train.tuning.round import Round
 from policybridge_train.tuning.search import TUNED, Search
+from policybridge_train.tuning.sharing import Sharable
 from policybridge_train.tuning.starting import take_start
 from policybridge_train.tuning.tools import INLINE, PASSES, Tools
 
@@ -182,7 +183,7 @@ class ModuleTuning:
             self.done = True
             return None
         if search.shared is None and self._tools.sharing is not None:
-            search.share(self._tools.sharing.of(self.module.name, search))
+            search.share(self._tools.sharing.of(self.module.name, Sharable.of(search)))
         if search.start is not None:
             return self._by_itself(self._started(search.start, search))
         return self._searched(search, left)

@@ -8,8 +8,30 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
+import msgspec
+
 from policybridge_train.compiling.module import Program
 from policybridge_train.tuning.search import Search
+
+
+class Sharable(msgspec.Struct, frozen=True):
+    """The functions of a module that other modules may have, too.
+
+    Attributes:
+        own: those that it has by LLVM's own decisions.
+        called: those that it calls and has not, but could have.
+
+    """
+
+    own: frozenset[str]
+    called: frozenset[str]
+
+    @classmethod
+    def of(cls, search: Search) -> "Sharable":
+        """Give those of a search that has begun."""
+        own = frozenset(search.weak)
+        called = {site.callee for sites in search.sites.values() for site in sites}
+        return cls(own, frozenset(called - own - search.sizes.keys()))
 
 
 class Sharing:
@@ -35,19 +57,15 @@ class Sharing:
             for count in self._counts.get(module, ()):
                 count.update(names)
 
-    def of(self, module: str, search: Search) -> dict[str, int]:
+    def of(self, module: str, sharable: Sharable) -> dict[str, int]:
         """Give in how many modules a module's functions are, where those are several.
 
-        Of several programs that have the module, it is the one in which the function is shared least. Functions that
-        the module could have, but has not by LLVM's own decisions, are among them.
+        Of several programs that have the module, it is the one in which the function is shared least.
         """
-        own = set(search.weak)
-        local = search.sizes.keys() - own
-        called = {site.callee for sites in search.sites.values() for site in sites}
         with self._lock:
             counts = self._counts.get(module, ())
             found = {
-                name: min((count[name] for count in counts), default=0) + (name not in own)
-                for name in (own | called) - local
+                name: min((count[name] for count in counts), default=0) + (name in sharable.called)
+                for name in sharable.own | sharable.called
             }
         return {name: count for name, count in found.items() if count > 1}
