@@ -104,15 +104,14 @@ def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:
         values: Values = np.ndarray(count, layout.dtype, data)
         return values
     codec = VaryingCodec(layout, UNLIMITED)
-    return join(layout, [codec.decode(record) for record in _cut(_decompressed(column), count)])
+    return join(layout, [codec.decode(record) for record in _cut(_all_decompressed(column), count)])
 
 
 def _records(column: bytes, count: int, size: int) -> bytes:
     kind = column[:1]
     if kind == _LOW_PLANES:
         return _of_low_planes(column, count, size)
-    data = _decompressed(memoryview(column)[len(_PLANES) :] if kind == _PLANES else column)
-    _check_size(data, count, size)
+    data = _decompressed(memoryview(column)[len(_PLANES) :] if kind == _PLANES else column, count, size)
     return _turned(data, size) if kind == _PLANES else data
 
 
@@ -121,16 +120,10 @@ def _of_low_planes(column: bytes, count: int, size: int) -> bytes:
     low = column[1] if len(column) > 1 else 0
     if rest or not 0 < low <= _WORD.itemsize:
         raise InvalidError(f"a column of the ledger is damaged: it has no {low} bytes of each word of {size} bytes")
-    data = _decompressed(memoryview(column)[2:])
-    _check_size(data, count, words * low)
+    data = _decompressed(memoryview(column)[2:], count, words * low)
     records = np.zeros((count, words, _WORD.itemsize), np.uint8)
     records[:, :, :low] = np.frombuffer(data, np.uint8).reshape(words, low, count).transpose(2, 0, 1)
     return records.tobytes()
-
-
-def _check_size(data: bytes, count: int, size: int) -> None:
-    if len(data) != count * size:
-        raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} times {size}")
 
 
 def pack_numbers(numbers: npt.ArrayLike, dtype: str) -> bytes:
@@ -145,10 +138,7 @@ def unpack_numbers(column: bytes, dtype: str, count: int) -> npt.NDArray[Any]:
         InvalidError: there are not ``count`` of them.
 
     """
-    data = _decompressed(column)
-    if len(data) != count * np.dtype(dtype).itemsize:
-        raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} numbers of {dtype}")
-    return np.frombuffer(data, dtype)
+    return np.frombuffer(_decompressed(column, count, np.dtype(dtype).itemsize), dtype)
 
 
 def pack_outcomes(contexts: Contexts) -> bytes:
@@ -164,12 +154,29 @@ def unpack_outcomes(packed: bytes) -> dict[str, dict[str, float]]:
 
     """
     try:
-        return msgspec.json.decode(_decompressed(packed), type=dict[str, dict[str, float]])
+        return msgspec.json.decode(_all_decompressed(packed), type=dict[str, dict[str, float]])
     except msgspec.DecodeError as error:
         raise InvalidError(f"outcomes of the ledger are damaged: {error}") from error
 
 
-def _decompressed(column: Buffer) -> bytes:
+def _decompressed(column: Buffer, count: int, size: int) -> bytes:
+    """Give the bytes of a column that must hold ``count`` times ``size``; a damaged one takes no more memory."""
+    wanted, unpacker = count * size, zlib.decompressobj()
+    try:
+        # A byte more: with it the end of the stream, which has the checksum, is read.
+        data = unpacker.decompress(column, wanted + 1)
+    except zlib.error as error:
+        raise InvalidError(f"a column of the ledger is damaged: {error}") from error
+    if len(data) > wanted:
+        raise InvalidError(f"a column of the ledger holds more bytes than {count} times {size}")
+    if len(data) < wanted:
+        raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} times {size}")
+    if not unpacker.eof:
+        raise InvalidError("a column of the ledger is damaged: it has no end")
+    return data
+
+
+def _all_decompressed(column: Buffer) -> bytes:
     try:
         return zlib.decompress(column)
     except zlib.error as error:

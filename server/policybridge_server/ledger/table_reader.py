@@ -112,7 +112,8 @@ class TableReader(ABC):
             for row in self._stream(_SEGMENTS, session.number, first):
                 self._signature(row["signature"])
                 rows.append(row)
-                size += len(row["observations"]) + len(row["advices"])
+                with undamaged(self._place):
+                    size += len(row["observations"]) + len(row["advices"])
                 if size > _CHUNK:
                     return rows, True
             return rows, False
@@ -134,16 +135,20 @@ class TableReader(ABC):
         with undamaged(self._place):
             signature, count, first = self._signature(row["signature"]), row["count"], row["first"]
             chances = row["chances"]
+            # First the columns: what follows takes as much memory as a damaged row says.
+            latencies = unpack_numbers(row["latencies"], "<i8", count)
+            observations = unpack_rows(signature.features, row["observations"], count)
+            advices = unpack_rows(signature.advice_layout, row["advices"], count)
             return DecisionBatch(
                 signature,
                 [session],
                 np.zeros(count, np.int64),
                 np.arange(first, first + count),
                 np.full(count, row["context"], object),
-                unpack_rows(signature.features, row["observations"], count),
-                unpack_rows(signature.advice_layout, row["advices"], count),
+                observations,
+                advices,
                 np.full(count, np.nan) if chances is None else unpack_numbers(chances, "<f8", count),
-                unpack_numbers(row["latencies"], "<i8", count),
+                latencies,
             )
 
     def _signature(self, number: int) -> Signature:

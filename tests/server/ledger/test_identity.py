@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -232,6 +233,22 @@ def test_a_ledger_whose_pages_were_overwritten_is_told_as_damaged(tmp_path: Path
     ledger.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     with pytest.raises(InvalidError, match=r"damaged: parts of the file were overwritten .* put back a copy"):
         SqliteStore(ledger, Bounds())
+
+
+@pytest.mark.parametrize(("column", "value"), [("count", 50_000_000), ("observations", 5)])
+def test_a_ledger_with_a_damaged_row_is_told_as_damaged_and_takes_no_memory(
+    tmp_path: Path, column: str, value: int
+) -> None:
+    store = SqliteStore(tmp_path / "ledger.db", Bounds())
+    store.write(session("one", 1.0))
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database, database:
+        database.execute(f"UPDATE segments SET {column} = ?", (value,))
+    tracemalloc.start()
+    assert read_or_told(tmp_path / "ledger.db") == -1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20
 
 
 def test_a_program_that_holds_the_ledger_locked_is_told_in_words(

@@ -89,6 +89,24 @@ def test_a_large_record_is_packed_without_a_copy(shape: tuple[int]) -> None:
     assert np.array_equal(unpack_rows(layout, column, 1)["x"][0], record["x"][0])
 
 
+@pytest.mark.parametrize("front", [b"", b"\1", b"\2\1"])
+def test_a_damaged_column_takes_no_more_memory_than_its_records(front: bytes) -> None:
+    column = front + zlib.compress(bytes(64 << 20))
+    tracemalloc.start()
+    with pytest.raises(InvalidError, match="holds more bytes than 3 times"):
+        unpack_rows(WORDS, column, 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+@pytest.mark.parametrize("kept", [-1, -4])
+def test_a_column_without_the_end_of_its_checksum_is_an_error(kept: int) -> None:
+    for column in (pack_rows(WORDS, [bytes(16)] * 3), pack_rows(FIXED, [bytes(20)] * 3)):
+        with pytest.raises(InvalidError, match="it has no end"):
+            unpack_rows(WORDS if column[0] == 2 else FIXED, column[:kept], 3)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
