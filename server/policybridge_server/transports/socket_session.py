@@ -240,7 +240,12 @@ class SocketSession(ChannelConversation[Event]):
             self.fail(UnavailableError("the server is shutting down and opens no new session"))
 
     def _hung_up(self) -> None:
-        self.close()
+        if self._unanswered and not self._paused:
+            # It may have closed its own half alone, and read the answer. If it is gone, the next event says so.
+            self._paused = True
+            self._pause(True)
+        else:
+            self.close()
 
     def close(self) -> None:
         """End the session and close the connection; a second call does nothing."""

@@ -133,6 +133,16 @@ def test_over_a_socket_the_outcome_and_the_end_are_each_answered_whether_they_co
         assert answers.read() == RECORDED * (1 + together)
 
 
+def test_a_client_that_closes_its_own_half_after_its_end_reads_that_its_record_is_kept(recording: Recording) -> None:
+    with socket.socket(socket.AF_UNIX) as peer, peer.makefile("rb") as answers:
+        peer.connect(recording.server.socket.removeprefix("socket:"))
+        peer.sendall(b'{"policybridge":1,"policy":"network"}\n' + header_line(SIGNATURE))
+        assert b'"session"' in answers.readline()
+        peer.sendall(outcome_line(OUTCOME) + end_line())
+        peer.shutdown(socket.SHUT_WR)
+        assert answers.read() == RECORDED * 2
+
+
 @pytest.mark.parametrize("answers", [RECORDED * 2, RECORDED])
 def test_a_socket_gets_both_lines_at_once_and_must_answer_both(answers: bytes) -> None:
     with TemporaryDirectory(prefix="pb-") as folder:

@@ -6,16 +6,19 @@ import socket
 import struct
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from policybridge_server.transports.socket_frames import Hello, Report, Resume, parse_hello
 from tests.conftest import RunningServer, running_server
 from tests.repositories import answering, write_python
+from tests.server.publishing.policies import wait_for
 
 HEADER = (
     b'{"features":[{"name":"x","type":"int64_t","port":0,"shape":[1]},'
@@ -61,7 +64,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
                 raise ValueError("no idea")
         """,
     )
-    with running_server(repository, tmp_path_factory.mktemp("s"), "--max-observation-bytes", 1 << 20) as running:
+    waits = answering("threading.Event().wait(float(observation['x'][0]) / 5) or observation['x'] + observation['y']")
+    write_python(repository, "waits", f"import threading\n\n{waits}")
+    options = ["--max-observation-bytes", 1 << 20, "--decision-timeout", 600, "--http", "127.0.0.1:0"]
+    with running_server(repository, tmp_path_factory.mktemp("s"), *options) as running:
         yield running
 
 
@@ -305,6 +311,33 @@ def test_a_client_that_says_more_after_its_end_still_reads_that_its_record_is_ke
     peer.send(HELLO + HEADER + END + b"x" * size)
     peer.line()
     assert peer.file.read() == RECORDED
+
+
+def test_a_client_that_closes_its_own_half_reads_the_answer_to_its_last_question(connect: Connect) -> None:
+    peer = connect()
+    peer.send(b'{"policybridge":1,"policy":"waits"}\n', HEADER, observation(0, 1, 2))
+    peer.socket.shutdown(socket.SHUT_WR)
+    peer.line()
+    assert peer.file.read() == advice(3)
+
+
+def test_a_client_that_is_gone_is_not_waited_for_however_long_its_question_takes(server: RunningServer) -> None:
+    peer = Peer(server)
+    peer.send(b'{"policybridge":1,"policy":"waits"}\n', HEADER, observation(0, 3000, 0))
+    peer.line()
+    peer.file.close()
+    peer.socket.close()
+    wait_for(lambda: sessions_of(server, "waits") == 0)
+
+
+def sessions_of(server: RunningServer, policy: str) -> float:
+    """Give how many sessions of a policy are open."""
+    http = next(each for each in server.others if each.startswith("http:")).replace("http:", "http://")
+    text = urllib.request.urlopen(f"{http}/metrics", timeout=60).read().decode()
+    samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+    return sum(
+        each.value for each in samples if each.name == "policybridge_sessions" and each.labels["policy"] == policy
+    )
 
 
 def test_a_socket_file_left_by_a_dead_server_is_replaced(
