@@ -97,6 +97,9 @@ class Batcher:
 
         """
         decisions, self._waiting = self._waiting, []
+        if not decisions:
+            # They were given up, or evaluated before the model was freed.
+            return 0
         place, count = self._place, len(decisions)
         asked, self._repeats = count - self._repeats, 0
         if place.worker is None:
@@ -107,7 +110,7 @@ class Batcher:
                 place.was_slow((evaluated - taken) / 1e9, self._evaluator.runs(count), count)
             _deliver(decisions, results)
             self._counters.batch(count, read - begun, taken - read, evaluated - taken, perf_counter_ns() - evaluated)
-        elif decisions:
+        else:
             self._running, self._reading, self._put = decisions, read - begun, read
             runs = self._evaluator.runs(count)
             place.run(place.worker, lambda model: self._evaluator.results(model, decisions), count, runs, self._done)
@@ -124,8 +127,8 @@ class Batcher:
 
     def close(self) -> None:
         """Make those of the clients' decisions again that are left, before the model is freed."""
-        if self._place.worker is not None:
-            # It has moved to the worker meanwhile, whose jobs may need the loop.
+        if self._running:
+            # The worker, to which the model has moved, takes no batch after this one.
             self.left.clear()
         if self.left:
             self._repeat_left()
@@ -135,6 +138,7 @@ class Batcher:
     def give_up(self, error: PolicyBridgeError) -> None:
         """Answer all waiting observations with ``error``."""
         decisions, self._running, self._waiting = self._running + self._waiting, [], []
+        self._repeats = 0
         _deliver(decisions, [error] * len(decisions))
 
 

@@ -132,9 +132,11 @@ class ModelHost:
 
     def _put(self, worker: Worker, job: Callable[[], Any], done: Callable[[Any], None] | None = None) -> None:
         worker.put(job, done)
-        if not self._watched and self._rules.allowed is not None and self._loop is not None:
+        loop, allowed = self._loop, self._rules.allowed
+        # When the model is freed, the loop may be closed.
+        if not self._watched and allowed is not None and loop is not None and not loop.is_closed():
             self._watched = True
-            self._loop.call_later(self._rules.allowed, self._look)
+            loop.call_later(allowed, self._look)
 
     def was_slow(self, seconds: float, runs: int, count: int) -> None:
         """Note that a batch took too long on the loop thread; the model may move to a worker."""

@@ -129,7 +129,9 @@ class Worker:
             self._due = None
             self._finished += 1
         if done is not None and not self._abandoned:
-            self._post(done, result)
+            # After the loop is closed, nobody waits for the result; the other jobs are still to be done.
+            with suppress(RuntimeError):
+                self._post(done, result)
 
     def _end(self) -> None:
         self.stop()

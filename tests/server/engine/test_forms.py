@@ -7,9 +7,12 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from policybridge_bench.network import SIGNATURE, observations, write_network
 from policybridge_serdes import PolicyReference, SessionOptions
 from policybridge_serdes.interactive import Decided
+from policybridge_server.engine import batcher, pace
 from policybridge_server.engine.engine import Engine
 from policybridge_server.engine.forms import NO_FORMS, FormFile, Forms
 from policybridge_server.engine.opener import SessionOpener
@@ -127,6 +130,8 @@ def test_what_is_left_of_samples_is_made_again_before_their_version_is_unloaded(
         opener.engine.close()
         assert counters.checked == 3
         assert counters.differing < 3
+        opener.engine.flush()
+        assert sum(counters.batches.buckets) == 1
 
     opening(tmp_path, steps)
 
@@ -222,5 +227,26 @@ def test_a_version_whose_forms_cannot_be_made_is_asked(tmp_path: Path) -> None:
         session = await opened(opener)
         assert session.forms is None
         assert session.loaded.forms is NO_FORMS
+
+    opening(tmp_path, steps)
+
+
+def test_what_is_left_of_samples_is_made_again_though_the_model_has_moved_to_a_worker_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each batch is slow, and the first slow one moves the model.
+    monkeypatch.setattr(batcher, "_INLINE", 0)
+    monkeypatch.setattr(pace, "_TOLERATED_SECONDS", -1.0)
+
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = lambda _: FORMS
+        counters = (await ended(opener, 3)).loaded.counters
+        session = await opened(opener)
+        session.bind(SIGNATURE)
+        session.submit(observations(1, 1)[0].tobytes())
+        opener.engine.flush()
+        assert (counters.checked, counters.decisions) == (0, 1)
+        opener.engine.close()
+        await until(lambda: counters.checked == 3)
 
     opening(tmp_path, steps)

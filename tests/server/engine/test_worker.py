@@ -1,5 +1,6 @@
 """A worker's thread, when it is given up and at the end of its process."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -61,6 +62,18 @@ def test_an_abandoned_worker_drops_its_results_gives_its_waiting_jobs_back_and_r
     assert (done, ran, worker.abandoned) == (["first"], [], True)
     waiting()
     assert ran == ["end"]
+
+
+def test_a_result_that_comes_after_the_loop_is_closed_costs_the_next_job_nothing() -> None:
+    over, done = threading.Event(), list[str]()
+    loop = asyncio.new_event_loop()
+    worker = Worker("policy@1", loop.call_soon_threadsafe)
+    loop.close()
+    worker.put(lambda: "late", done.append)
+    worker.put(over.set)
+    worker.stop()
+    assert over.wait(10)
+    assert done == []
 
 
 def test_a_step_has_its_own_time_and_a_job_that_raises_costs_the_next_one_nothing() -> None:
