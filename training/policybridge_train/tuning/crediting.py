@@ -111,7 +111,7 @@ class Ground:
         """Give the labels: for each call of each flip, its features and its part of the credit.
 
         If n modules have the caller, a label has n times the credit, which counts the caller for its part, and an n-th
-        of the weight: each of the n decides about its copy, and no copy weighs as much as a function that is linked.
+        of the weight: a label is the bytes of whole functions, and the n copies weigh as one.
         """
         rows, bytes_, weights = [], [], []
         for flip, credit in credited:
