@@ -1,6 +1,9 @@
 """How many batches a model evaluates when it is probed."""
 
+import threading
+
 import numpy as np
+import pytest
 
 from policybridge_serdes import ElementType, Layout, TensorSpec, Values
 from policybridge_server.backends.contract import Batch, ModelSignature
@@ -31,6 +34,33 @@ class Counted:
 
     def close(self) -> None:
         """There is nothing to free."""
+
+
+class Waiting(Counted):
+    """A model that takes some seconds for each observation, and more for its first one."""
+
+    batched = False
+
+    def __init__(self, first: float, seconds: float) -> None:
+        super().__init__(least=1)
+        self._first = first
+        self._seconds = seconds
+
+    def evaluate(self, batch: Batch) -> Values:
+        """Give the observation's own number."""
+        threading.Event().wait(self._seconds if self.sizes else self._first)
+        return super().evaluate(batch)
+
+
+@pytest.mark.parametrize(("first", "seconds", "runs"), [(0.2, 0.2, 2), (0.2, 0.0, 5), (0.0, 0.0, 5)])
+def test_a_model_is_asked_five_times_for_its_fastest_run_and_a_slow_one_twice(
+    first: float, seconds: float, runs: int
+) -> None:
+    model = Waiting(first, seconds)
+    found = probe(model)
+    assert model.sizes == [1] * runs
+    assert found.most == 1
+    assert (found.seconds or 0.0) >= seconds
 
 
 def test_of_new_weights_only_a_sample_of_batches_is_probed() -> None:
