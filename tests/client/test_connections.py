@@ -14,15 +14,26 @@ import pytest
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.grpc import GrpcConnection
+from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import (
     DeadlineError,
     InvalidError,
     NotFoundError,
     PolicyBridgeError,
     PolicyFailedError,
+    PreconditionError,
     UnavailableError,
 )
-from policybridge_serdes import ElementType, PolicyReference, SessionOptions, Signature, TensorSpec, pack, unpack
+from policybridge_serdes import (
+    ElementType,
+    Outcome,
+    PolicyReference,
+    SessionOptions,
+    Signature,
+    TensorSpec,
+    pack,
+    unpack,
+)
 from tests.client.leaving import leaving
 from tests.conftest import RunningServer, ServerFactory
 
@@ -251,6 +262,22 @@ class TestGrpc(RemoteContract):
         assert unpack(answer.layout, answer.values)["sum"].tolist() == [5]
         assert answer.policy.name == "sum"
         connection.close()
+
+    def test_a_call_after_the_close_is_an_error_of_ours(self, server: RunningServer) -> None:
+        connection = GrpcConnection(server.grpc.removeprefix("grpc:"), 10)
+        connection.close()
+        observation = pack(SUM.features, {"a": 2, "b": 3, "unknown": [0, 0, 0]})
+        policies = RepositoryClient(server.grpc)
+        policies.close()
+        for call in (
+            lambda: open_session(connection),
+            connection.check,
+            lambda: connection.report_outcome("x", Outcome()),
+            lambda: connection.evaluate_once(PolicyReference("sum"), SUM.features, observation),
+            lambda: policies.set_alias("sum", "stable", 1),
+        ):
+            with pytest.raises(PreconditionError, match="was closed; make another one"):
+                call()
 
     @pytest.mark.timeout(20)
     def test_a_server_that_leaves_as_a_session_is_opened_is_unavailable(self) -> None:

@@ -11,7 +11,7 @@ from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.contract import FormReference
 from policybridge_client.credentials import Credentials
-from policybridge_client.grpc_channel import ask, close_channel, open_channel, token_metadata
+from policybridge_client.grpc_channel import ask, close_channel, open_channel, token_metadata, was_closed
 from policybridge_client.grpc_stream import RefusedError, Stream, error_of, with_cure
 from policybridge_client.spool import PATIENCE
 from policybridge_core.closing import Closing
@@ -102,9 +102,16 @@ class GrpcConnection(Closing):
         shown = credentials or Credentials()
         self._metadata = token_metadata(self._target, shown, secure=self._secure)
         self._channel = open_channel(self._target, shown, secure=self._secure, options=_options(self._target))
-        self._stub = PolicyServiceStub(self._channel)
+        self._made_stub = PolicyServiceStub(self._channel)
+        self._closed = False
         self._streams: WeakSet[Stream] = WeakSet()
         self._plain = True
+
+    @property
+    def _stub(self) -> PolicyServiceStub:
+        if self._closed:
+            raise was_closed(self._target)
+        return self._made_stub
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "GrpcSession":
         """Open a session."""
@@ -173,7 +180,8 @@ class GrpcConnection(Closing):
         return OneShotAdvice(values, layout, version_from_pb(response.policy))
 
     def close(self) -> None:
-        """Close the channel; its sessions end."""
+        """Close the channel; its sessions end, and no call follows."""
+        self._closed = True
         for stream in list(self._streams):
             stream.close()
         close_channel(self._channel)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import grpc
 
 from policybridge_client.credentials import Credentials, read_file
-from policybridge_core.errors import DeadlineError, InvalidError
+from policybridge_core.errors import DeadlineError, InvalidError, PreconditionError
 
 _GRACE: Final = 0.5
 """Seconds that a call may take beyond its deadline, in which gRPC itself ends it."""
@@ -100,6 +100,11 @@ def ask(  # noqa: PLR0913 - by keyword
     if answer is None:
         raise InvalidError(f"the server at {target} ended a call without its answer")
     return answer
+
+
+def was_closed(target: str) -> PreconditionError:
+    """Make the error of a call after ``close()``; gRPC's own is a ValueError."""
+    return PreconditionError(f"the connection to the server at {target} was closed; make another one")
 
 
 def _within(method: Any, request: Any, *, timeout: float, metadata: Metadata) -> Any:

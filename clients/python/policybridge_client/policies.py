@@ -15,7 +15,7 @@ from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from policybridge.v1.repository_service_pb2_grpc import RepositoryServiceStub
 from policybridge_client.credentials import Credentials
 from policybridge_client.downloads import receive_files
-from policybridge_client.grpc_channel import ask, close_channel, open_channel, split_address, token_metadata
+from policybridge_client.grpc_channel import ask, close_channel, open_channel, split_address, token_metadata, was_closed
 from policybridge_client.grpc_stream import error_of
 from policybridge_client.replicas import Replicas, WaitFor, ask_replicas
 from policybridge_core.closing import Closing
@@ -123,7 +123,14 @@ class RepositoryClient(Closing):
         self._metadata = token_metadata(self._target, shown, secure=secure)
         self._timeout = timeout
         self._channel = open_channel(self._target, shown, secure=secure, options=[("grpc.enable_http_proxy", 0)])
-        self._stub = RepositoryServiceStub(self._channel)
+        self._made_stub = RepositoryServiceStub(self._channel)
+        self._closed = False
+
+    @property
+    def _stub(self) -> RepositoryServiceStub:
+        if self._closed:
+            raise was_closed(self._target)
+        return self._made_stub
 
     def publish(
         self, policy: str, files: Path, *, config: str = "", aliases: Sequence[str] = (), adopted: int | None = None
@@ -292,7 +299,8 @@ class RepositoryClient(Closing):
         return ask_replicas(self._channel, self._call, wait_for, seconds)
 
     def close(self) -> None:
-        """Close the channel."""
+        """Close the channel; no call follows."""
+        self._closed = True
         close_channel(self._channel)
 
     def _call(self, method: Any, request: Any, more_seconds: float = 0.0) -> Any:
