@@ -232,6 +232,20 @@ def test_a_replica_waits_for_a_leader_that_is_slow_to_connect() -> None:
         assert next(link.follow(replication.Hello(id="x"))).revision == 7
 
 
+def test_a_replica_does_not_wait_for_ever_for_a_leader_that_tells_nothing() -> None:
+    def serve(peer: HostilePeer) -> None:
+        peer.await_call()
+        peer.await_message()
+        peer.await_end()
+
+    with (
+        hostile(serve) as address,
+        LeaderLink(address, patience=0.5) as link,
+        pytest.raises(DeadlineError, match="no word from the leader"),
+    ):
+        next(link.follow(replication.Hello(id="x")))
+
+
 def test_a_replica_follows_a_leader_again_that_left_as_it_came(tmp_path: Path) -> None:
     with leading(write_policy(tmp_path / "policies").parent, tmp_path / "l") as (_, running):
         port = int(running.grpc.rpartition(":")[2])

@@ -1,5 +1,6 @@
 """A replica's calls to its leader: a client of the ReplicationService."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
@@ -14,10 +15,13 @@ from policybridge_client.credentials import Credentials
 from policybridge_client.grpc_channel import close_channel, open_channel, split_address, token_metadata
 from policybridge_client.grpc_stream import error_of
 from policybridge_core.closing import Closing
-from policybridge_core.errors import InvalidError
+from policybridge_core.errors import DeadlineError, InvalidError, UnavailableError
 
 _LONGEST: Final = 120.0
 """Limit of a download, in seconds."""
+
+_PATIENCE: Final = 60.0
+"""Seconds within which a leader tells its policies; it does so at once, and then whenever one changes."""
 
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
@@ -45,19 +49,22 @@ class LeaderLink(Closing):
         certificate: likewise.
         key: likewise.
         token_file: likewise.
+        patience: limit of the wait for the leader's first message, in seconds.
 
     Raises:
         InvalidError: the address is not one of gRPC, a file cannot be read, or the token would be sent in plaintext.
 
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword
         self,
         address: str,
         ca: Path | None = None,
         certificate: Path | None = None,
         key: Path | None = None,
         token_file: Path | None = None,
+        *,
+        patience: float = _PATIENCE,
     ) -> None:
         scheme = address.partition(":")[0]
         if scheme not in ("grpc", "grpcs"):
@@ -73,19 +80,40 @@ class LeaderLink(Closing):
         self._requests: SimpleQueue[pb.FollowRequest | None] = SimpleQueue()
         self._call: Any = None
         self._closed = False
+        self._patience = patience
 
     def follow(self, hello: pb.Hello) -> Iterator[pb.FollowResponse]:
         """Give the leader's messages, until `close`.
 
         Raises:
-            PolicyBridgeError: the leader cannot be reached, or refuses.
+            PolicyBridgeError: the leader cannot be reached, refuses, or tells nothing at first.
 
         """
         self._requests.put(None)
         self._requests = SimpleQueue()
         self._requests.put(pb.FollowRequest(hello=hello))
-        self._call = self._stub.Follow(iter(self._requests.get, None), metadata=self._metadata)
-        yield from self._received(self._call)
+        call: Any = self._stub.Follow(iter(self._requests.get, None), metadata=self._metadata)
+        self._call = call
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            call.cancel()
+
+        # A leader that hangs may still answer the pings of keepalive.
+        timer = threading.Timer(self._patience, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            for response in self._received(call):
+                timer.cancel()
+                yield response
+        except UnavailableError as failure:
+            if not late.is_set():
+                raise
+            raise DeadlineError(f"no word from the leader at {self._target} within {self._patience:g} s") from failure
+        finally:
+            timer.cancel()
 
     def adopted(self, adopted: pb.Adopted) -> None:
         """Tell the leader which state this replica serves."""
