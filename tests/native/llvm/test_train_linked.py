@@ -63,6 +63,18 @@ def test_a_call_in_a_function_of_three_modules_is_learnt_with_a_third_of_the_wei
     assert not thirds(tmp_path / "by object")
 
 
+def test_a_run_that_has_ended_compiles_nothing_if_it_is_continued(
+    tmp_path: Path, corpus: Corpus, major: str, plugin: Path
+) -> None:
+    words = command(corpus, tmp_path / "run", major, plugin, "--set", "linked=true", "--set", "iterations=1")
+    trained(words)
+    before = iterations(tmp_path / "run")
+    for module in corpus.modules:
+        module.bitcode.unlink()
+    trained(words)
+    assert iterations(tmp_path / "run") == before
+
+
 def test_linked_credit_is_refused_at_link_time(tmp_path: Path, corpus: Corpus, major: str, plugin: Path) -> None:
     words = command(corpus, tmp_path / "run", major, plugin, "--set", "linked=true", "--lto", "thin")
     with pytest.raises(AssertionError, match="without --lto"):

@@ -84,20 +84,25 @@ def train(training: Training, settings: Settings) -> None:
     task = training.task
     if not isinstance(task, InlineForSize):
         raise InvalidError(f"the algorithm credit knows flips of inlining alone; train {task.name} by es or ppo")
-    linked = _linked(training) if settings.linked else None
-    trees = Trees()
     done = training.record.iterations()
-    if done:
-        last, trees = done[-1], _fitted(training, done[-1].number, settings)
-    else:
-        last = _publish(training, 0, trees, settings.least, linked)
-        done = [last]
+    if not _goes_on(training, settings, done):
+        return
+    linked = _linked(training) if settings.linked else None
+    trees = _fitted(training, done[-1].number, settings) if done else Trees()
+    if not done:
+        done = [_publish(training, 0, trees, settings.least, linked)]
     cases = training.training if isinstance(task, InlineForSpeed) else distinct(task, training.training)
-    while last.number < settings.iterations and not training.over and not _is_flat(done):
+    while _goes_on(training, settings, done):
+        last = done[-1]
         _collect(training, last, _trying(training, last, trees, settings.compiles), cases, linked)
         trees = _fitted(training, last.number + 1, settings)
-        last = _publish(training, last.number + 1, trees, settings.least, linked)
-        done.append(last)
+        done.append(_publish(training, last.number + 1, trees, settings.least, linked))
+
+
+def _goes_on(training: Training, settings: Settings, done: Sequence[Iteration]) -> bool:
+    if not done:
+        return True
+    return done[-1].number < settings.iterations and not training.over and not _is_flat(done)
 
 
 def _linked(training: Training) -> LinkedCosts:

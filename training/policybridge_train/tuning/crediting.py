@@ -67,7 +67,6 @@ class Ground:
     ) -> None:
         self._search = Search.begin(pinned)
         self._search.share(shared)
-        self._shared = shared
         self._graph = CallGraph(self._search.sites, self._search.sizes)
         self._rows = trajectory.columns(features)
         self._places = {key: place for place, key in enumerate(site_keys(trajectory))}
@@ -113,11 +112,12 @@ class Ground:
         If n modules have the caller, a label has n times the credit, which counts the caller for its part, and an n-th
         of the weight: a label is the bytes of whole functions, and the n copies weigh as one.
         """
+        shared = self._search.shared or {}
         rows, bytes_, weights = [], [], []
         for flip, credit in credited:
             side = 1.0 if flip.inline else -1.0
             for site in flip.sites:
-                copies = self._shared.get(site.caller, 1)
+                copies = shared.get(site.caller, 1)
                 rows.append(self._rows[self._places[site.key]])
                 bytes_.append(side * credit * copies / len(flip.sites))
                 weights.append(1 / len(flip.sites) / copies)

@@ -31,7 +31,7 @@ def decided(task: InlineForSize, case: Case, decisions: Mapping[str, bool]) -> C
 
 
 class LinkedCosts:
-    """What the functions of each case count for.
+    """The costs of functions in a program: a function that n modules of it have costs an n-th in each.
 
     Args:
         shared: in how many modules of a program each shared function is, by case.
