@@ -1,11 +1,13 @@
 #include "sources.h"
 
 #include "files.h"
+#include "source_language.h"
 #include "words.h"
 
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 namespace policybridge {
 
@@ -31,9 +33,12 @@ std::size_t suffix_of(std::string_view name) {
   return dot == std::string_view::npos || dot == 0 ? name.size() : dot;
 }
 
-bool is_source(const std::string &word) {
+bool is_option(std::string_view word) { return word.size() > 1 && word.front() == '-'; }
+
+/// @param language that an option `-x` before the word names.
+bool is_source(const std::string &word, std::string_view language) {
   const std::string name = file_name(word);
-  return word.front() != '-' && holds(suffixes, std::string_view(name).substr(suffix_of(name)));
+  return is_language(language) || holds(suffixes, std::string_view(name).substr(suffix_of(name)));
 }
 
 /// The file that clang writes without `-o`.
@@ -57,13 +62,20 @@ bool takes_value(std::string_view option) { return holds(with_value, option); }
 
 std::string source_of(const Strings &arguments) {
   std::string source;
-  for (std::size_t place = 0; place < arguments.size(); ++place) {
-    const bool is_value = place > 0 && takes_value(arguments[place - 1]);
-    if (is_value || arguments[place].empty() || !is_source(arguments[place]))
+  std::string_view before, language;
+  for (const std::string &word : arguments) {
+    const std::string_view option = std::exchange(before, word);
+    if (option == "-x")
+      language = word;
+    else if (takes_value(option) || word.empty())
       continue;
-    if (!source.empty())
-      return "";
-    source = arguments[place];
+    else if (starts_with(word, "-x"))
+      language = std::string_view(word).substr(2);
+    else if (!is_option(word) && is_source(word, language)) {
+      if (!source.empty())
+        return "";
+      source = word;
+    }
   }
   return source;
 }

@@ -52,9 +52,10 @@ bool is_for_cxx(std::string_view word) {
 
 std::string_view source_language(std::string_view source, const std::vector<std::string> &command) {
   std::string_view language = language_of_suffix(source);
-  const auto named = std::find(command.begin(), command.end(), source);
-  if (named == command.end() || named == command.begin())
+  const auto behind = std::find(command.rbegin(), command.rend(), source).base();
+  if (behind == command.begin() || behind == std::next(command.begin()))
     return language;
+  const auto named = std::prev(behind);
   // A wrapper such as ccache may come before the driver.
   const auto options = std::find_if(command.begin(), named, [](const std::string &word) { return word[0] == '-'; });
   if (language == "c" && std::any_of(command.begin(), options, is_for_cxx))
@@ -71,5 +72,7 @@ std::string_view source_language(std::string_view source, const std::vector<std:
   }
   return told;
 }
+
+bool is_language(std::string_view name) { return language_named(by_option, name) != nullptr; }
 
 } // namespace policybridge

@@ -10,7 +10,10 @@ namespace policybridge {
 ///
 /// @param source   the file's name.
 /// @param command  that compiles it, with the driver's name first. If it has the word `source`, its `-x` counts, and
-///                 that a driver for C++ takes C for C++.
+///                 that a driver for C++ takes C for C++. The last such word counts: others are values of options.
 std::string_view source_language(std::string_view source, const std::vector<std::string> &command);
+
+/// Whether `-x name` makes clang compile its inputs.
+bool is_language(std::string_view name);
 
 } // namespace policybridge

@@ -23,11 +23,18 @@ class Ran:
 
 
 def run(
-    host: Sequence[str], options: Sequence[str], words: Sequence[str], environment: Mapping[str, str] | None = None
+    host: Sequence[str],
+    options: Sequence[str],
+    words: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    given: bytes = b"",
 ) -> Ran:
-    """Run a host with a statistics file; read and remove the files that it and the compiler wrote."""
+    """Run a host with a statistics file; read and remove the files that it and the compiler wrote.
+
+    ``given`` is its standard input.
+    """
     arguments = [*host, "--stats", "stats.json", *options, "--", *words]
-    done = subprocess.run(arguments, capture_output=True, check=False, stdin=subprocess.DEVNULL, env=environment)
+    done = subprocess.run(arguments, capture_output=True, check=False, input=given, env=environment)
     stats = _take("stats.json")
     said = (done.stdout + done.stderr).decode().replace("policybridge run", "policybridge-run")
     return Ran(done.returncode, said, json.loads(stats) if stats else None, _take("made.o"))

@@ -76,21 +76,30 @@ def test_all_hosts_give_the_labels_of_the_plugin(
         ("clang++-22 -xc module.cc", "c"),
         ("clang-22 -x objective-c++ module.c", "objective-c++"),
         ("clang-22 -mllvm -x86-asm-syntax=intel module.m", "objective-c"),
+        ("clang-22 -x c module", "c"),
+        ("clang++-22 -xc module", "c"),
+        ("clang-22 -I module -x c++ module", "c++"),
+        ("clang-22 -x c++ module.c.in", "c++"),
+        ("clang-22 -fno-integrated-cc1 -x c++ module.c", "c++"),
+        ("clang-22 -x cpp-output module", "c"),
+        ("clang-22 -x c -", "c"),
+        ("clang-22 -xc++ -", "c++"),
     ],
 )
 def test_all_hosts_tell_the_language_of_a_source(
     plugin: Path, launcher: str, recording: RunningServer, command: str, language: str
 ) -> None:
     words = command.split()
-    write_source(Path.cwd(), words[-1])
+    source = write_source(Path.cwd(), "given.c" if words[-1] == "-" else words[-1]).read_bytes()
     words += ["-Oz", "-w", "-c", "-o", "made.o"]
     options = ("--server", recording.socket, "--policy", "never", "--fallback", "error")
-    sessions = [run(host, options, words).stats["sessions"][0] for host in (HOST, [launcher])]
+    sessions = [run(host, options, words, given=source).stats["sessions"][0] for host in (HOST, [launcher])]
     settings = {"SERVER": recording.socket, "POLICY": "never", "FALLBACK": "error", "STATS": "stats.json"}
     subprocess.run(
         [*words, f"-fpass-plugin={plugin}"],
         env={**os.environ, **{f"POLICYBRIDGE_{name}": value for name, value in settings.items()}},
         check=True,
+        input=source,
     )
     sessions.append(json.loads(Path("stats.json").read_text())["sessions"][0])
     assert [labels(recording, session).get("language") for session in sessions] == [language, language, language]

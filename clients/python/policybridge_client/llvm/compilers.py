@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from policybridge_client.decisions.text import Level
+from policybridge_client.llvm.languages import is_language
 from policybridge_core.errors import InvalidError
 
 
@@ -249,8 +250,21 @@ def compiles(arguments: Sequence[str]) -> bool:
 
 
 def _sources(arguments: Sequence[str]) -> list[str]:
-    words = [word for before, word in pairwise(["", *arguments]) if before not in _WITH_WORD]
-    return [word for word in words if not word.startswith("-") and PurePath(word).suffix in _SOURCES]
+    sources, language = [], ""
+    for before, word in pairwise(["", *arguments]):
+        if before == "-x":
+            language = word
+        elif before in _WITH_WORD:
+            continue
+        elif word.startswith("-x"):
+            language = word[2:]
+        elif _is_input(word) and (is_language(language) or PurePath(word).suffix in _SOURCES):
+            sources.append(word)
+    return sources
+
+
+def _is_input(word: str) -> bool:
+    return word == "-" or word[:1] not in ("", "-")
 
 
 def clang_output(arguments: Sequence[str]) -> str:

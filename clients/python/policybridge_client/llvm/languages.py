@@ -29,19 +29,24 @@ _NAMES: Final = {
 _FOR_CXX: Final = re.compile(r".*\+\+[\d.-]*", re.DOTALL)
 
 
+def is_language(name: str) -> bool:
+    """Tell whether ``-x NAME`` makes clang compile its inputs."""
+    return name in _NAMES
+
+
 def source_language(source: str, command: Sequence[str]) -> str:
     """Give the language of a source: c, c++, objective-c, objective-c++ or rust; empty for another.
 
     Args:
         source: the file's name.
         command: compiles it; its first word is the driver. If it has the word ``source``, its ``-x`` counts, and that a
-            driver for C++ takes C for C++.
+            driver for C++ takes C for C++. The last such word counts: others are values of options.
 
     """
     language = _SUFFIXES.get(PurePath(source).suffix[1:], "")
     if source not in command[1:]:
         return language
-    before = command[: command.index(source, 1)]
+    before = command[: len(command) - 1 - command[::-1].index(source)]
     # A wrapper such as ccache may come before the driver.
     drivers = takewhile(lambda word: not word.startswith("-"), before)
     if language == "c" and any(map(_FOR_CXX.fullmatch, drivers)):
