@@ -18,14 +18,28 @@ void replace_all(std::string &text, std::string_view what, const std::string &by
     text.replace(at, what.size(), by);
 }
 
-} // namespace
-
-std::vector<std::string> own_command() {
+std::vector<std::string> command_of(const std::string &process) {
   std::vector<std::string> words;
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::ifstream file("/proc/" + process + "/cmdline", std::ios::binary);
   for (std::string word; std::getline(file, word, '\0');)
     words.push_back(word);
   return words;
+}
+
+/// Whether a driver started the command, with words of its own: `clang -cc1`, or GCC's cc1 and cc1plus.
+bool is_job(const std::vector<std::string> &command) {
+  if (command.empty())
+    return false;
+  const std::string_view program = std::string_view(command[0]).substr(command[0].rfind('/') + 1);
+  return program.substr(0, 3) == "cc1" || (command.size() > 1 && command[1] == "-cc1");
+}
+
+} // namespace
+
+std::vector<std::string> own_command() { return command_of("self"); }
+
+std::vector<std::string> driver_command() {
+  return is_job(own_command()) ? command_of(std::to_string(getppid())) : std::vector<std::string>();
 }
 
 std::string file_of(std::string pattern, std::string name) {

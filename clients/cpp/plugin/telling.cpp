@@ -9,7 +9,7 @@
 namespace policybridge::plugin {
 
 void remark(const std::string &message) {
-  if (!is_trial(own_command()))
+  if (!is_trial(own_command()) && !is_trial(driver_command()))
     (void)std::fprintf(stderr, "policybridge: %s\n", message.c_str());
 }
 

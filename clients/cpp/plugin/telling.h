@@ -8,7 +8,8 @@
 
 namespace policybridge::plugin {
 
-/// Write a line that tells no failure to standard error, unless this process only tries the compiler (`is_trial`).
+/// Write a line that tells no failure to standard error, unless this process, or its driver, only tries the compiler
+/// (`is_trial`).
 void remark(const std::string &message);
 
 /// Write the statistics file of one module or translation unit; do nothing where `pattern` (see `file_of`) is empty. Its

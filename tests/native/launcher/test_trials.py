@@ -37,6 +37,7 @@ _TRIALS = (
     "-O2 -o conftest conftest.o",
     "-O2 -x c -c - -o conftest.o",
     "-O2 -x c -c src.c -o /dev/null",
+    "-O2 -x c - -o /dev/null",
     "-O2 -x c -S /dev/null -o made.s",
     "-O2 -c src.c -o CMakeFiles/cmTC_1a2b3.dir/src.c.o",
     "-O2 -c src.c -o meson-private/output.obj",
