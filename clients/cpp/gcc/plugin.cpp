@@ -35,19 +35,39 @@ std::vector<Argument> arguments_of(const plugin_name_args &plugin) {
   return arguments;
 }
 
-UnitSession *make_session(const plugin_name_args &plugin, const std::vector<Argument> &arguments) {
+/// The plugin as the command line loads it.
+struct Loaded {
+  std::string name;
+  std::vector<Argument> arguments;
+};
+
+UnitSession *make_session(const Loaded &plugin) {
   Settings settings;
-  policybridge::Status read = settings.read(plugin.base_name, arguments);
+  policybridge::Status read = settings.read(plugin.name, plugin.arguments);
   return new UnitSession(std::move(settings), std::move(read), main_input_filename ? main_input_filename : "",
                          std::string("policybridge-unroll-gcc-") + gcc_version.basever);
 }
 
-void insert(const plugin_name_args &plugin, opt_pass *pass, const char *before) {
+void insert(const Loaded &plugin, opt_pass *pass, const char *before) {
   register_pass_info where{pass, before, 1, PASS_POS_INSERT_BEFORE};
-  register_callback(plugin.base_name, PLUGIN_PASS_MANAGER_SETUP, nullptr, &where);
+  register_callback(plugin.name.c_str(), PLUGIN_PASS_MANAGER_SETUP, nullptr, &where);
 }
 
 void finish(void *, void *session) { static_cast<UnitSession *>(session)->finish(); }
+
+/// Called before a translation unit is read; not where GCC only preprocesses. A preprocessed file has told its source's
+/// name by now.
+void begin_unit(void *, void *given) {
+  // Nor is code generated here: where the syntax is checked, and where modules are merged at link time.
+  if (flag_syntax_only || flag_wpa)
+    return;
+  const Loaded &plugin = *static_cast<const Loaded *>(given);
+  // It lives as long as the compiler.
+  UnitSession *session = make_session(plugin);
+  insert(plugin, make_unroll_pass(*session), "loop2_unroll");
+  insert(plugin, make_counting_pass(*session), "final");
+  register_callback(plugin.name.c_str(), PLUGIN_FINISH, finish, session);
+}
 
 } // namespace
 
@@ -60,9 +80,6 @@ int plugin_init(plugin_name_args *plugin, plugin_gcc_version *host) {
     return 1;
   }
   // It lives as long as the compiler.
-  UnitSession *session = make_session(*plugin, arguments);
-  insert(*plugin, make_unroll_pass(*session), "loop2_unroll");
-  insert(*plugin, make_counting_pass(*session), "final");
-  register_callback(plugin->base_name, PLUGIN_FINISH, finish, session);
+  register_callback(plugin->base_name, PLUGIN_START_UNIT, begin_unit, new Loaded{plugin->base_name, arguments});
   return 0;
 }

@@ -306,34 +306,6 @@ def test_beyond_the_growth_limit_gcc_decides_and_it_is_counted_and_told(gcc: Gcc
     assert (echo.said, echo.made) == ("", gcc.plain(source, *UNROLLING))
 
 
-TRIALS = (
-    "-c conftest.c",
-    "-c loops.c -o /dev/null",
-    "-pipe -c loops.c -o /dev/null",
-    "-S loops.c -o /dev/null",
-    "-x c - -o /dev/null -shared -fPIC",
-    "-x c -c - -o conftest.o",
-    "-shared -fPIC -o conftest loops.c",
-    "-c loops.c -o cmTC_1a2b3.dir",
-)
-
-
-@pytest.mark.parametrize("trial", TRIALS)
-def test_no_line_is_told_of_what_tries_the_compiler(gcc: Gcc, source: Path, tmp_path: Path, trial: str) -> None:
-    write_loops(tmp_path, "conftest.c")
-    environment = gcc.environment("echo", server=f"socket:{tmp_path}/nobody")
-
-    def said(*words: str) -> tuple[int, str]:
-        command = [need(f"gcc-{GCC}"), f"-fplugin={gcc.path}", "-O2", *words]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, input=LOOPS, capture_output=True, text=True, check=False
-        )
-        return done.returncode, done.stderr
-
-    assert said(*trial.split()) == (0, "")
-    assert "all decisions are the compiler's own" in said("-c", source.name)[1]
-
-
 def test_the_command_line_wins_over_the_environment(gcc: Gcc, source: Path, tmp_path: Path) -> None:
     flags = [gcc.argument("policy", "four@1"), gcc.argument("stats", f"{tmp_path}/%m.%p.json")]
     assert gcc.compile(source, "never", *flags).made == gcc.compile(source, "four").made
