@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import pytest
@@ -25,7 +26,7 @@ from policybridge_serdes import (
 from tests.client.hostile_peer import FAULTS, OPENED, SILENCES, WIDE, HostilePeer, Serve, hostile
 from tests.client.leaving import leaving
 from tests.server.following.replicas import leading
-from tests.server.grpc.raw_peer import SETTINGS, frame, word
+from tests.server.grpc.raw_peer import RST_STREAM, SETTINGS, frame, word
 from tests.server.publishing.policies import write_policy
 
 pytestmark = pytest.mark.timeout(60)
@@ -119,6 +120,21 @@ def test_an_opening_whose_answer_does_not_come_ends_after_the_time_out(silence: 
         pytest.raises(DeadlineError, match=address.removeprefix("grpc:")),
     ):
         opened(connected)
+
+
+def test_a_session_that_is_refused_late_and_opened_again_has_one_time_out_for_both() -> None:
+    def serve(peer: HostilePeer) -> None:
+        peer.await_call()
+        peer.await_message()
+        threading.Event().wait(5)
+        peer.send(frame(RST_STREAM, 0, peer.call, word(7)))
+        peer.await_end()
+
+    begun = monotonic()
+    with hostile(serve) as address, connection(address, 6) as connected, pytest.raises(DeadlineError):
+        opened(connected)
+    # With a time-out of its own for the second one it would be 11 s.
+    assert monotonic() - begun < 9
 
 
 @pytest.mark.parametrize("greeting", [b"", frame(SETTINGS, 0, 0, b"\0\4" + word(0))], ids=["none", "no window"])

@@ -1,6 +1,7 @@
 """The connection over gRPC: one bidirectional stream per session."""
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, ClassVar, Final, NamedTuple
 from weakref import WeakSet
 
@@ -125,18 +126,19 @@ class GrpcConnection(Closing):
             exploration=exploration_to_pb(options.exploration),
             evaluates=options.evaluates and self._serdes_name == "bitstream",
         )
+        due = monotonic() + self._timeout
         try:
-            session = GrpcSession(self._stream(), opening, signature, self._serdes)
+            session = GrpcSession(self._stream(due), opening, signature, self._serdes)
         except RefusedError:
-            session = GrpcSession(self._stream(), opening, signature, self._serdes)
+            session = GrpcSession(self._stream(due), opening, signature, self._serdes)
         session.server = f"{'grpcs' if self._secure else 'grpc'}:{self._target}"
         session.asked, session.options = policy, options
         session.new_stream = self._stream
         return session
 
-    def _stream(self) -> Stream:
+    def _stream(self, due: float | None = None) -> Stream:
         self._plain = False
-        stream = Stream(self._stub, self._target, self._timeout, self._metadata)
+        stream = Stream(self._stub, self._target, self._timeout, self._metadata, due)
         self._streams.add(stream)
         return stream
 
@@ -213,7 +215,7 @@ class GrpcSession(Closing):
         self._explores = opening.HasField("exploration")
         self._step = 0
         self.log_probability: float | None = None
-        response = stream.ask(pb.SessionRequest(open=opening))
+        response = stream.open(pb.SessionRequest(open=opening))
         opened = response.opened
         if not (opened.session_id and opened.policy.name):
             raise self._refused("Opened with the session and the policy", response)

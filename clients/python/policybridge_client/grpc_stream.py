@@ -51,9 +51,19 @@ class Stream:
 
     gRPC's own deadline limits the whole call, but each wait needs a deadline of its own. A thread sleeps until the
     deadline of the current wait and then cancels the call; a decision pays nothing for it.
+
+    Args:
+        stub: of the server.
+        target: names the server in messages.
+        timeout: limit of each exchange, in seconds.
+        metadata: of the call.
+        due: when the response to `open` must be there, by the monotonic clock; by default after ``timeout``.
+
     """
 
-    def __init__(self, stub: PolicyServiceStub, target: str, timeout: float, metadata: Metadata = ()) -> None:
+    def __init__(
+        self, stub: PolicyServiceStub, target: str, timeout: float, metadata: Metadata = (), due: float | None = None
+    ) -> None:
         self._target = target
         self._timeout = timeout
         # The requests come from a queue's iterator. With an echo over a Unix socket its p50 was 207–256 µs, that of
@@ -62,8 +72,8 @@ class Stream:
         self._call: Any = stub.Session(iter(self._requests.get, None), metadata=metadata)
         self._responses = cast("Iterator[pb.SessionResponse]", self._call)
         self._over: str | None = None
-        self._deadline: float | None = None
-        self._due = 0.0
+        self._deadline = due
+        self._due = monotonic() + timeout if due is None else due
         self._late = False
         self._ended = threading.Event()
         threading.Thread(target=self._watch, name="policybridge-deadline", daemon=True).start()
@@ -90,6 +100,11 @@ class Stream:
             self._await_end(0)
             raise UnavailableError(f"the server at {self._target} ended the session")
         self._requests.put(request)
+
+    def open(self, request: pb.SessionRequest) -> pb.SessionResponse:
+        """Send the first request, and wait for its response."""
+        self._requests.put(request)
+        return self.next()
 
     def ask(self, request: pb.SessionRequest, *, last: bool = False) -> pb.SessionResponse:
         """Send a request and wait for its response; half-close the stream behind the last one."""
@@ -179,14 +194,15 @@ class Stream:
         return DeadlineError(f"no answer from the server at {self._target} within {self._timeout:g} s")
 
     def _watch(self) -> None:
-        left = self._timeout
-        while not self._ended.wait(left):
-            deadline = self._deadline
-            left = self._timeout if deadline is None else deadline - monotonic()
-            if left <= 0:
-                self._late = True
-                self._call.cancel()
+        while (left := self._left()) > 0:
+            if self._ended.wait(left):
                 return
+        self._late = True
+        self._call.cancel()
+
+    def _left(self) -> float:
+        deadline = self._deadline
+        return self._timeout if deadline is None else deadline - monotonic()
 
 
 def with_cure(details: str) -> str:
