@@ -21,9 +21,10 @@
 
 namespace policybridge {
 
-/// One module's decisions by sequence, and how many of them the compiler has asked for.
+/// One module's decisions by sequence, the LLVM version of its compiler, and how many decisions it has asked for.
 struct StoredDecisions {
   Decisions decisions;
+  int llvm = 0;
   std::uint64_t applied = 0;
 };
 

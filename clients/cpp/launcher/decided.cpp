@@ -159,13 +159,10 @@ Result<CompilationReport> Decided::run_by_sequence(const DecisionStore &store, c
   Result<SectionDecisions> decisions = store.read(section);
   if (!decisions.ok())
     return run_without(decisions.status());
-  const Result<Defaults> defaults = Defaults::of(compiler_, *config_.task, signals_);
-  if (!defaults.ok())
-    return defaults.status();
-  if (!defaults->known())
+  if (!Defaults::of(compiler_, *config_.task, major_).known())
     return run_plain_saying(
         lacking("this LLVM tells its own decisions at -Oz only, and there is no plugin for it (--plugins)"));
-  StoredDecisions stored{std::move(decisions->inlining)};
+  StoredDecisions stored{std::move(decisions->inlining), major_};
   Result<CompilationReport> report = run_compiler(config_, compiler_, signals_, &stored);
   if (!report.ok())
     return report;

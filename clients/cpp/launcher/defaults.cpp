@@ -1,7 +1,5 @@
 #include "defaults.h"
 
-#include "llvm_version.h"
-
 namespace policybridge {
 
 namespace {
@@ -17,13 +15,10 @@ constexpr const char *default_feature = "inlining_default";
 
 } // namespace
 
-Result<Defaults> Defaults::of(const Compiler &compiler, const Task &task, Signals &signals) {
+Defaults Defaults::of(const Compiler &compiler, const Task &task, int llvm) {
   if (!is_inline(task))
     return Defaults(Source::Unknown);
-  Result<int> version = llvm_version(compiler.start, signals);
-  if (!version.ok())
-    return version.status();
-  if (*version >= first_version_that_sends)
+  if (llvm >= first_version_that_sends)
     return Defaults(Source::Sent);
   return Defaults(compiler.optimises_for_size() ? Source::Computed : Source::Unknown);
 }

@@ -2,7 +2,6 @@
 
 #include "compiler.h"
 #include "features.h"
-#include "signals.h"
 #include "task.h"
 
 #include <cstdint>
@@ -22,8 +21,8 @@ public:
 
   explicit Defaults(Source source) : source_(source) {}
 
-  /// Find out where the defaults come from; this may start the compiler once, with --version. Cancelled: a signal came.
-  static Result<Defaults> of(const Compiler &compiler, const Task &task, Signals &signals);
+  /// `llvm`: the compiler's major version; 0 where it is not known.
+  static Defaults of(const Compiler &compiler, const Task &task, int llvm);
 
   bool known() const { return source_ != Source::Unknown; }
 

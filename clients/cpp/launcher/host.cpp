@@ -3,6 +3,7 @@
 #include "advisor.h"
 #include "advisor_flags.h"
 #include "files.h"
+#include "llvm_version.h"
 #include "outage.h"
 #include "outcome.h"
 #include "process.h"
@@ -67,6 +68,7 @@ private:
   std::unique_ptr<Session> session_;
   const Outage outage_;
   CompilationReport report_;
+  int llvm_ = 0;
   bool started_ = false;
   bool can_start_ = true; // false: the compiler could not be started
 };
@@ -76,14 +78,16 @@ Result<CompilationReport> Host::run() {
     return finish_without(std::move(reported));
   if (Status reached = check_server(); !reached.ok())
     return finish_without(remembered(reached));
-  const Result<Defaults> defaults = Defaults::of(compiler_, *config_.task, signals_);
-  if (!defaults.ok())
-    return defaults.status();
-  Result<HostedCompiler> hosted = start(*defaults);
+  const Result<int> llvm = stored_ ? Result<int>(stored_->llvm) : llvm_version(compiler_.start, signals_);
+  if (!llvm.ok())
+    return llvm.status();
+  llvm_ = *llvm;
+  const Defaults defaults = Defaults::of(compiler_, *config_.task, llvm_);
+  Result<HostedCompiler> hosted = start(defaults);
   if (!hosted.ok())
     return can_start_ || config_.falls_back ? finish_without(hosted.status()) : hosted.status();
   started_ = true;
-  const Result<int> status = serve(*std::move(hosted), *defaults);
+  const Result<int> status = serve(*std::move(hosted), defaults);
   if (!status.ok())
     return finish_without(remembered(status.status()));
   report_.status = *status;
@@ -129,7 +133,7 @@ Result<HostedCompiler> Host::start_in(const std::string &folder, const Defaults 
 /// Answer until the compiler exits, and give its status. Only its exit is the end: its pipes stay open until then.
 Result<int> Host::serve(HostedCompiler hosted, const Defaults &defaults) {
   const Interrupts interrupts(signals_, hosted.process.descriptor());
-  Advisor advisor(config_, [this] { return session_labels(config_, compiler_, signals_); }, defaults,
+  Advisor advisor(config_, [this] { return session_labels(config_, compiler_, llvm_, signals_); }, defaults,
                   report_.statistics, interrupts, config_.falls_back && defaults.known(), server_, stored_);
   compiler_end_.watch(hosted.process.descriptor());
   InteractiveReader reader;

@@ -2,7 +2,6 @@
 
 #include "files.h"
 #include "json_writer.h"
-#include "llvm_version.h"
 #include "server.h"
 #include "sha256.h"
 #include "sources.h"
@@ -69,7 +68,8 @@ std::string repeatable_command(const Config &config, const std::string &folder) 
 
 } // namespace
 
-std::map<std::string, std::string> session_labels(const Config &config, const Compiler &compiler, Signals &signals) {
+std::map<std::string, std::string> session_labels(const Config &config, const Compiler &compiler, int llvm,
+                                                  Signals &signals) {
   std::map<std::string, std::string> labels = config.labels;
   const std::string folder = working_folder();
   // A word that is not UTF-8 cannot be sent as JSON, and without it the command could not be repeated.
@@ -79,8 +79,8 @@ std::map<std::string, std::string> session_labels(const Config &config, const Co
   if (!labels.count("target"))
     if (std::string target = target_of(compiler, signals); !target.empty())
       labels.emplace("target", std::move(target));
-  if (const Result<int> major = llvm_version(compiler.start, signals); major.ok() && *major)
-    labels.emplace("llvm", std::to_string(*major));
+  if (llvm)
+    labels.emplace("llvm", std::to_string(llvm));
   add_trace_context(labels);
   return labels;
 }

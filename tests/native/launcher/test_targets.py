@@ -15,7 +15,7 @@ from tests.client.policies import write_policies
 from tests.conftest import RunningServer, running_server
 from tests.native.conftest import Target
 from tests.native.launcher.running import HOST, Ran, run
-from tests.native.llvm.plugins import built_plugin
+from tests.native.llvm.plugins import built_plugin, need
 from tests.native.llvm.stores import Tuner
 
 AARCH64 = "--target=aarch64-linux-gnu"
@@ -112,6 +112,26 @@ def test_the_launcher_asks_clang_once(launcher: str, recording: RunningServer, f
         assert labels(recording, ran.stats["sessions"][0])["target"] == "aarch64"
     kept = [each.read_text() for each in (folder / "cache" / "policybridge" / "llvm-versions").iterdir()]
     assert sorted(kept) == ["22", "aarch64"]
+
+
+@pytest.mark.parametrize("options", [("--policy", "never"), ("--decisions", "stored")])
+def test_a_command_asks_for_llvms_version_once_where_no_answer_is_kept(
+    launcher: str, recording: RunningServer, folder: Path, options: tuple[str, str]
+) -> None:
+    write_source(folder)
+    # The name of a wrapper does not tell which compiler it starts.
+    wrapper, compiler = folder / "wrapper", folder / "clang"
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {folder}/asked\nexec {need("clang-22")} "$@"\n')
+    wrapper.chmod(0o755)
+    compiler.symlink_to(wrapper)
+    heading = "module llvm=22 level=Oz by=sequence digest=- path=module.c"
+    (folder / "stored").write_text(f"policybridge-decisions 1\n{heading}\n0123456789abcdef.0 inline f g\n")
+    for host in (HOST, [launcher]):
+        given = (*options, "--server", recording.socket) if "--policy" in options else options
+        ran = run(host, given, (str(compiler), "-Oz", "-c", "module.c", "-o", "made.o"))
+        assert (ran.status, ran.stats["fallback"]) == (0, None), ran
+        assert (folder / "asked").read_text().count("--version") == 1
+        (folder / "asked").unlink()
 
 
 def test_a_label_of_the_user_wins(launcher: str, recording: RunningServer, folder: Path) -> None:

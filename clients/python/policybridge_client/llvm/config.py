@@ -39,6 +39,7 @@ class HostConfig:
         evaluate: where decisions are made, as for `open_runner`.
         spool: whether records are kept on disk that a server has not acknowledged, for the next client; see `Spool`.
         credentials: for gRPC on TCP; by default those that the environment names.
+        llvm: the compiler's LLVM major version; ``None``: the compiler is asked.
 
     Raises:
         InvalidError: a value is out of range.
@@ -58,6 +59,7 @@ class HostConfig:
     evaluate: Evaluate = "auto"
     spool: bool = True
     credentials: Credentials | None = None
+    llvm: int | None = None
 
     @property
     def reference(self) -> PolicyReference:

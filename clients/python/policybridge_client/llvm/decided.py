@@ -5,6 +5,7 @@ Decisions by site need the plugin, which the native launcher ``policybridge-run`
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Final, Literal
@@ -109,7 +110,7 @@ class _Run:
         section = self._section(store, "sequence")
         if section is None:
             return self._plainly(self._unused(store))
-        if not defaults_of(self.compiler, INLINE).known:
+        if not defaults_of(self.compiler, INLINE, self._llvm).known:
             return self._plainly(
                 "this LLVM tells its own decisions at -Oz only; elsewhere policybridge-run and a plugin apply a store"
             )
@@ -143,16 +144,25 @@ class _Run:
         source = source_of(self.compiler.arguments)
         return path_in_store(Path(self.surroundings.cwd or ".") / source, self.config.store) if source else ""
 
+    @cached_property
+    def _llvm(self) -> int:
+        return llvm_version(self.compiler.start)
+
     def _section(self, store: Store, by: By) -> Section | None:
         return store.section_for(self._heading(by))
 
     def _heading(self, by: By) -> Heading:
-        return Heading(llvm_version(self.compiler.start), self.compiler.level, by, None, self._path)
+        return Heading(self._llvm, self.compiler.level, by, None, self._path)
 
     def _interactive(self, section: Section) -> Report:
         answers = StoreAnswers(section.answers)
         config = HostConfig(
-            _NAME, _NAME, fallback=self.config.fallback, growth_limit=self.config.growth_limit, retry_after=0
+            _NAME,
+            _NAME,
+            fallback=self.config.fallback,
+            growth_limit=self.config.growth_limit,
+            retry_after=0,
+            llvm=self._llvm,
         )
         report = run_compiler(
             self.compiler.words, config, self.surroundings, connection=answers, interrupts=self.interrupts

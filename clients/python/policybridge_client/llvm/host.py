@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 
@@ -142,7 +143,7 @@ class _Host:
         return self._report(self.process.status, Fallback(str(error), error.status, restarted=restarted))
 
     def _ask(self) -> int:
-        defaults = defaults_of(self.compiler, self.task)
+        defaults = defaults_of(self.compiler, self.task, self._llvm)
         with self.interrupts.guarded() as stack:
             with self.interrupts.held():
                 self.process, channel = start_asking(
@@ -168,6 +169,10 @@ class _Host:
         if self.session is not None:
             self.session.close()
 
+    @cached_property
+    def _llvm(self) -> int:
+        return llvm_version(self.compiler.start) if self.config.llvm is None else self.config.llvm
+
     @property
     def _growth_limit(self) -> str:
         return f"{self.config.growth_limit:g}"
@@ -177,8 +182,8 @@ class _Host:
         labels = Compilation(self.compiler.words, folder, self.task.name, self._growth_limit).to_labels()
         if "target" not in self.config.labels and (target := target_of(self.compiler)):
             labels["target"] = target
-        if (major := llvm_version(self.compiler.start)) != UNKNOWN:
-            labels["llvm"] = str(major)
+        if self._llvm != UNKNOWN:
+            labels["llvm"] = str(self._llvm)
         source, explored = source_of(self.compiler.arguments), self.config.exploration
         options = SessionOptions(
             context or source,
