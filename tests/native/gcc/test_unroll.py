@@ -247,8 +247,9 @@ def answering_with(path: Path, answer: bytes) -> Iterator[str]:
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
 def test_without_advice_the_object_is_the_plain_one_and_one_line_says_so(
-    gcc: Gcc, source: Path, settings: dict[str, str], message: str
+    native: Target, gcc: Gcc, source: Path, settings: dict[str, str], message: str
 ) -> None:
+    build_grpc(native)
     made = gcc.compile(source, **{"policy": "echo", **settings})
     assert (made.status, made.made) == (0, gcc.plain(source))
     assert made.said.count("\n") == 1
