@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from policybridge_client.decisions.text import Level
-from policybridge_client.llvm.languages import is_language
+from policybridge_client.llvm.languages import BY_OPTION
 from policybridge_core.errors import InvalidError
 
 
@@ -258,7 +258,7 @@ def _sources(arguments: Sequence[str]) -> list[str]:
             continue
         elif word.startswith("-x"):
             language = word[2:]
-        elif _is_input(word) and (is_language(language) or PurePath(word).suffix in _SOURCES):
+        elif _is_input(word) and (PurePath(word).suffix in _SOURCES or language in BY_OPTION):
             sources.append(word)
     return sources
 

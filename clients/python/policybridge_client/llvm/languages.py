@@ -17,21 +17,16 @@ _SUFFIXES: Final = {
 }
 """As clang's driver takes them (``lookupTypeForExtension`` in clang/lib/Driver/Types.cpp)."""
 
-_NAMES: Final = {
+BY_OPTION: Final = {
     **dict.fromkeys(["c", "cpp-output"], "c"),
     **dict.fromkeys(["c++", "c++-cpp-output", "c++-module", "c++-module-cpp-output"], "c++"),
     **dict.fromkeys(["objective-c", "objective-c-cpp-output"], "objective-c"),
     **dict.fromkeys(["objective-c++", "objective-c++-cpp-output"], "objective-c++"),
     **dict.fromkeys(["cl", "cuda", "cuda-cpp-output", "hip", "hip-cpp-output", "ir"], ""),
 }
-"""Of ``-x``."""
+"""The language of what ``-x`` names, if clang then compiles its inputs; empty for one without a label."""
 
 _FOR_CXX: Final = re.compile(r".*\+\+[\d.-]*", re.DOTALL)
-
-
-def is_language(name: str) -> bool:
-    """Tell whether ``-x NAME`` makes clang compile its inputs."""
-    return name in _NAMES
 
 
 def source_language(source: str, command: Sequence[str]) -> str:
@@ -55,5 +50,5 @@ def source_language(source: str, command: Sequence[str]) -> str:
     for place, word in enumerate(before):
         if place and word.startswith("-x"):
             name = word[2:] or command[place + 1]
-            told = language if name == "none" else _NAMES.get(name, told)
+            told = language if name == "none" else BY_OPTION.get(name, told)
     return told
