@@ -1,4 +1,4 @@
-"""A list of servers whose first one does not behave as a server: the client comes to the next one, or to an error."""
+"""A list of servers whose first one is silent, leaves or is another program: the client asks the next, or fails."""
 
 import socket
 import threading

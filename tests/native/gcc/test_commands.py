@@ -1,4 +1,4 @@
-"""The commands that start GCC with the plugin: what each records, and of which no line is told."""
+"""Commands that start GCC with the plugin: their records, and trials of the compiler, of which no line is told."""
 
 import subprocess
 from dataclasses import dataclass
@@ -8,29 +8,11 @@ import pytest
 
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
-from tests.conftest import RunningServer
-from tests.native.conftest import GCC, Target
-from tests.native.gcc.compiling import LOOPS, Gcc, write_loops, write_policies
+from tests.native.conftest import GCC
+from tests.native.gcc.compiling import LOOPS, Gcc, write_loops
 from tests.native.llvm.plugins import need
 
 pytestmark = pytest.mark.usefixtures("own_memory")
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    repository = tmp_path_factory.mktemp("policies")
-    write_policies(repository)
-    return repository
-
-
-@pytest.fixture(scope="module")
-def gcc(native: Target, server: RunningServer) -> Gcc:
-    return Gcc.of(native, server.socket)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write_loops(tmp_path)
 
 
 @dataclass(frozen=True)

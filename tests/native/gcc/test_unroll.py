@@ -18,9 +18,9 @@ import pytest
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
-from tests.conftest import RunningServer, ServerFactory
+from tests.conftest import ServerFactory
 from tests.native.conftest import BUILD, GCC, Target, build_grpc
-from tests.native.gcc.compiling import LOOPS, MAIN, REAL, Gcc, write_loops, write_policies
+from tests.native.gcc.compiling import LOOPS, MAIN, REAL, Gcc, write_loops
 from tests.native.llvm.plugins import made_at_a_silent_server, need
 
 UNROLLING = ("-O2", "-funroll-loops")
@@ -30,27 +30,7 @@ SAYING = "-fopt-info-loop-optimized"
 pytestmark = pytest.mark.usefixtures("own_memory")
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    repository = tmp_path_factory.mktemp("policies")
-    write_policies(repository)
-    return repository
-
-
-@pytest.fixture(scope="module")
-def gcc(request: pytest.FixtureRequest, native: Target, server: RunningServer) -> Gcc:
-    over_grpc = getattr(request, "param", "socket") == "grpc"
-    if over_grpc:
-        build_grpc(native)
-    return Gcc.of(native, server.grpc if over_grpc else server.socket)
-
-
 EVERY_TRANSPORT = pytest.mark.parametrize("gcc", ["socket", "grpc"], indirect=True)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write_loops(tmp_path)
 
 
 def last_session(ledger: Path, policy: str) -> tuple[SessionRecord, DecisionBatch]:
