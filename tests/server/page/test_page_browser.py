@@ -181,6 +181,13 @@ def test_a_view_is_asked_for_within_two_seconds_less_often_if_it_takes_long_and_
     def drawn() -> None:
         page.wait_for_selector("body[data-ready]", state="attached")
 
+    def answered(number: int) -> None:
+        """Let the held request go on; the browser can send it after its page's time has passed."""
+        while len(held) <= number:
+            page.wait_for_timeout(10)
+        held[number].continue_()
+        drawn()
+
     page.clock.install(time=0)
     page.clock.pause_at(1000)
     page.add_init_script(COUNTING)
@@ -189,16 +196,12 @@ def test_a_view_is_asked_for_within_two_seconds_less_often_if_it_takes_long_and_
         assert passes(400) == 1
         drawn()
     page.route("**/page/*", hold)
-    with page.expect_request("**/page/*"):
-        assert passes(400) == 1
+    assert passes(400) == 1
     assert passes(1000) == 0
-    held[0].continue_()
-    drawn()
+    answered(0)
     assert passes(5000) == 0
-    with page.expect_request("**/page/*"):
-        assert passes(1000) == 1
-    held[1].continue_()
-    drawn()
+    assert passes(1000) == 1
+    answered(1)
     page.evaluate("Object.defineProperty(document, 'hidden', {get: () => true, configurable: true})")
     assert passes(600_000) == 0
     with page.expect_request("**/page/*"):
