@@ -104,7 +104,7 @@ def unpack_rows(layout: Layout, column: bytes, count: int) -> Values:
         values: Values = np.ndarray(count, layout.dtype, data)
         return values
     codec = VaryingCodec(layout, UNLIMITED)
-    return join(layout, [codec.decode(record) for record in _cut(_all_decompressed(column), count)])
+    return join(layout, [codec.decode(record) for record in _cut(column, count)])
 
 
 def _records(column: bytes, count: int, size: int) -> bytes:
@@ -161,19 +161,42 @@ def unpack_outcomes(packed: bytes) -> dict[str, dict[str, float]]:
 
 def _decompressed(column: Buffer, count: int, size: int) -> bytes:
     """Give the bytes of a column that must hold ``count`` times ``size``; a damaged one takes no more memory."""
-    wanted, unpacker = count * size, zlib.decompressobj()
+    unpacker = zlib.decompressobj()
+    # A byte more: with it the end of the stream, which has the checksum, is read.
+    data = _next(unpacker, column, count * size + 1)
+    if len(data) > count * size:
+        raise InvalidError(f"a column of the ledger holds more bytes than {count} times {size}")
+    if len(data) < count * size:
+        raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} times {size}")
+    _check_end(unpacker)
+    return data
+
+
+def _cut(column: Buffer, count: int) -> list[bytes]:
+    """Give the records of a column, which their sizes precede; a damaged one takes no more memory than these say."""
+    unpacker, start = zlib.decompressobj(), count * _SIZE.itemsize
+    sizes = _next(unpacker, column, start) if start else b""
+    if len(sizes) < start:
+        raise InvalidError(f"a column of the ledger is damaged: it has no room for {count} sizes")
+    ends = [0, *np.cumsum(np.frombuffer(sizes, _SIZE), dtype=np.int64).tolist()]
+    data = _next(unpacker, unpacker.unconsumed_tail if start else column, ends[-1] + 1)
+    if len(data) != ends[-1]:
+        raise InvalidError(f"a column of the ledger is damaged: its {count} sizes do not add up")
+    _check_end(unpacker)
+    return [data[begin:end] for begin, end in pairwise(ends)]
+
+
+def _next(unpacker: "zlib._Decompress", packed: Buffer, most: int) -> bytes:
+    """Give the next bytes of a column: ``most`` of them, or all that there are."""
     try:
-        # A byte more: with it the end of the stream, which has the checksum, is read.
-        data = unpacker.decompress(column, wanted + 1)
+        return unpacker.decompress(packed, most)
     except zlib.error as error:
         raise InvalidError(f"a column of the ledger is damaged: {error}") from error
-    if len(data) > wanted:
-        raise InvalidError(f"a column of the ledger holds more bytes than {count} times {size}")
-    if len(data) < wanted:
-        raise InvalidError(f"a column of the ledger holds {len(data)} bytes, not {count} times {size}")
+
+
+def _check_end(unpacker: "zlib._Decompress") -> None:
     if not unpacker.eof:
         raise InvalidError("a column of the ledger is damaged: it has no end")
-    return data
 
 
 def _all_decompressed(column: Buffer) -> bytes:
@@ -181,13 +204,3 @@ def _all_decompressed(column: Buffer) -> bytes:
         return zlib.decompress(column)
     except zlib.error as error:
         raise InvalidError(f"a column of the ledger is damaged: {error}") from error
-
-
-def _cut(data: bytes, count: int) -> list[bytes]:
-    start = count * _SIZE.itemsize
-    if len(data) < start:
-        raise InvalidError(f"a column of the ledger is damaged: it has no room for {count} sizes")
-    ends = start + np.cumsum(np.frombuffer(data, _SIZE, count), dtype=np.int64)
-    if (int(ends[-1]) if count else start) != len(data):
-        raise InvalidError(f"a column of the ledger is damaged: its {count} sizes do not add up")
-    return [data[begin:end] for begin, end in pairwise([start, *ends.tolist()])]

@@ -100,11 +100,23 @@ def test_a_damaged_column_takes_no_more_memory_than_its_records(front: bytes) ->
     assert peak < 1 << 20
 
 
+@pytest.mark.parametrize("size", [0, 30])
+def test_a_damaged_column_of_varying_records_takes_no_more_memory_than_their_sizes_say(size: int) -> None:
+    column = zlib.compress(np.full(3, size, "<u4").tobytes() + bytes(64 << 20))
+    tracemalloc.start()
+    with pytest.raises(InvalidError, match="its 3 sizes do not add up"):
+        unpack_rows(VARYING, column, 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
 @pytest.mark.parametrize("kept", [-1, -4])
 def test_a_column_without_the_end_of_its_checksum_is_an_error(kept: int) -> None:
-    for column in (pack_rows(WORDS, [bytes(16)] * 3), pack_rows(FIXED, [bytes(20)] * 3)):
+    record = pack(VARYING, {"names": ["a"], "x": 1})
+    for layout, row in ((WORDS, bytes(16)), (FIXED, bytes(20)), (VARYING, record)):
         with pytest.raises(InvalidError, match="it has no end"):
-            unpack_rows(WORDS if column[0] == 2 else FIXED, column[:kept], 3)
+            unpack_rows(layout, pack_rows(layout, [row] * 3)[:kept], 3)
 
 
 @pytest.mark.parametrize(
