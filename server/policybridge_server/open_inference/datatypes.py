@@ -98,7 +98,7 @@ def elements_of(spec: TensorSpec, raw: Buffer, shape: tuple[int, ...]) -> npt.ND
 
     """
     if spec.type.is_text:
-        return texts_to_array(spec, split_texts(spec.name, raw), shape)
+        return texts_to_array(spec, split_texts(spec.name, raw, math.prod(shape)), shape)
     wanted = math.prod(shape) * spec.type.dtype.itemsize
     if len(raw) != wanted:
         raise InvalidError(f"{spec.name}: {list(shape)} {spec.type.value} take {wanted} bytes; {len(raw)} came")
@@ -108,16 +108,18 @@ def elements_of(spec: TensorSpec, raw: Buffer, shape: tuple[int, ...]) -> npt.ND
     return reshape(spec, array, shape)
 
 
-def split_texts(name: str, raw: Buffer) -> list[bytes]:
+def split_texts(name: str, raw: Buffer, count: int) -> list[bytes]:
     """Split joined byte strings, each preceded by its length.
 
     Raises:
-        InvalidError: the last one is not whole.
+        InvalidError: the last one is not whole, or there are more than ``count``.
 
     """
     texts: list[bytes] = []
     start = 0
     while start < len(raw):
+        if len(texts) == count:
+            raise InvalidError(f"{name}: more elements came than the {count} of its shape")
         end = start + _LENGTH + int.from_bytes(raw[start : start + _LENGTH], "little")
         if start + _LENGTH > len(raw) or end > len(raw):
             raise InvalidError(f"{name}: BYTES have a length of 4 bytes before each element; it reaches too far")

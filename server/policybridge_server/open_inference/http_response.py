@@ -1,6 +1,7 @@
 """Inference responses over HTTP: JSON, and tensors after it."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -42,7 +43,7 @@ def _data(output: pb.ModelInferResponse.InferOutputTensor, raw: bytes) -> list[A
         values: list[Any] = np.frombuffer(raw, kind.dtype).tolist()
         return values
     try:
-        return [text.decode() for text in split_texts(output.name, raw)]
+        return [text.decode() for text in split_texts(output.name, raw, math.prod(output.shape))]
     except UnicodeDecodeError as error:
         raise UnsupportedError(
             f"{output.name} is no UTF-8 text, which JSON cannot hold; ask for it with the parameter `binary_data`"

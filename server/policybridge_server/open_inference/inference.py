@@ -114,7 +114,9 @@ class Inference:
     def _plan(self, request: InferRequest, state: VersionState, loaded: LoadedVersion) -> InferPlan:
         if self._dropping is None:
             self._dropping = asyncio.get_running_loop().call_later(_DROP_SECONDS, self._drop)
-        return state.plan(request.format, loaded, self._engine.schedule)
+        plan = state.plan(request.format, loaded, self._engine.schedule)
+        self._limits.check_values(plan.texts)
+        return plan
 
     def _drop(self) -> None:
         self._dropping = None

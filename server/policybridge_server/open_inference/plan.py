@@ -1,5 +1,6 @@
 """A plan: the parts of answering that depend only on the format of a request."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +34,7 @@ class InferPlan:
         batch: how many observations a batch has; ``None`` for one observation without a batch dimension.
         rows: reads the observations.
         policy: the answering version.
+        texts: number of a request's values that are text.
 
     """
 
@@ -41,6 +43,7 @@ class InferPlan:
     batch: int | None
     rows: Rows
     policy: PolicyVersion
+    texts: int
 
     def __post_init__(self) -> None:
         advice = self.signature.advice
@@ -109,6 +112,7 @@ def make_plan(request_format: bytes, loaded: LoadedVersion, schedule: Callable[[
         batch,
         _rows(signature.features, shapes, batch),
         loaded.stored.policy,
+        sum(math.prod(shapes[spec.name]) for spec in signature.features.specs if spec.type.is_text),
     )
 
 

@@ -15,6 +15,7 @@ from tritonclient.grpc import service_pb2 as pb  # type: ignore[import-untyped]
 
 from tests.conftest import RunningServer, running_server
 from tests.server.open_inference.inference_policies import KINDS, write_policies
+from tests.server.transports.beside import processor_seconds
 
 _SIZES = {
     "BOOL": 1,
@@ -190,6 +191,27 @@ def test_bool_bytes_and_texts_are_checked(ask: Ask) -> None:
         request.inputs.add(name="x", datatype=datatype, shape=shape)
         with pytest.raises(grpc.RpcError, match=message):
             ask(request.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("shape", "code", "message"),
+    [
+        ([1 << 21], grpc.StatusCode.RESOURCE_EXHAUSTED, r"2097152 values as text; at most 262144 are taken"),
+        ([1], grpc.StatusCode.INVALID_ARGUMENT, "x: more elements came than the 1 of its shape"),
+    ],
+)
+def test_millions_of_raw_texts_are_refused_before_they_are_split(
+    ask: Ask, server: RunningServer, shape: list[int], code: grpc.StatusCode, message: str
+) -> None:
+    before = processor_seconds(server.process.pid)
+    request = pb.ModelInferRequest(model_name="free", raw_input_contents=[bytes(8 << 20)])
+    request.inputs.add(name="x", datatype="BYTES", shape=shape)
+    request.parameters["advice"].string_param = '{"name":"advice","type":"int64_t","shape":[1]}'
+    with pytest.raises(grpc.RpcError, match=message) as failure:
+        ask(request.SerializeToString())
+    assert failure.value.code() is code
+    # To split them takes several times as long.
+    assert processor_seconds(server.process.pid) - before < 1
 
 
 def test_none_of_it_took_memory_or_the_server(ask: Ask, server: RunningServer) -> None:
