@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Final
 
@@ -52,7 +53,7 @@ class Batcher:
         self._place = place
         self._schedule = schedule
         self._counters = counters
-        self._reading = self._put = self._repeats = 0
+        self._repeats = 0
         self._waiting: list[Decision] = []
         self._running: list[Decision] = []
         self.left: list[Decision] = []
@@ -111,29 +112,29 @@ class Batcher:
             _deliver(decisions, results)
             self._counters.batch(count, read - begun, taken - read, evaluated - taken, perf_counter_ns() - evaluated)
         else:
-            self._running, self._reading, self._put = decisions, read - begun, read
-            runs = self._evaluator.runs(count)
-            place.run(place.worker, lambda model: self._evaluator.results(model, decisions), count, runs, self._done)
+            self._running += decisions
+            runs, done = self._evaluator.runs(count), partial(self._done, decisions, read - begun, read)
+            place.run(place.worker, lambda model: self._evaluator.results(model, decisions), count, runs, done)
         return asked
 
-    def _done(self, results: Sequence[Result], seconds: float) -> None:
-        decisions, self._running = self._running, []
+    def _done(
+        self, decisions: list[Decision], reading: int, put: int, results: Sequence[Result], seconds: float
+    ) -> None:
+        # A worker ends its batches in their order.
+        self._running = self._running[len(decisions) :]
         if self._waiting:
             self._schedule(self)
         evaluated, done = int(seconds * 1e9), perf_counter_ns()
         _deliver(decisions, results)
-        waited = max(0, done - self._put - evaluated)
-        self._counters.batch(len(decisions), self._reading, waited, evaluated, perf_counter_ns() - done)
+        waited = max(0, done - put - evaluated)
+        self._counters.batch(len(decisions), reading, waited, evaluated, perf_counter_ns() - done)
 
     def close(self) -> None:
-        """Make those of the clients' decisions again that are left, before the model is freed."""
-        if self._running:
-            # The worker, to which the model has moved, takes no batch after this one.
-            self.left.clear()
-        if self.left:
-            self._repeat_left()
-            now = perf_counter_ns()
-            self.run(now, now)
+        """Evaluate all decisions that wait, and those that are left, before the model is freed."""
+        self._repeat_left()
+        now = perf_counter_ns()
+        # A worker takes this batch beside the one that it evaluates: after the model's end it takes none.
+        self.run(now, now)
 
     def give_up(self, error: PolicyBridgeError) -> None:
         """Answer all waiting observations with ``error``."""

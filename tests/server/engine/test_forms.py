@@ -250,3 +250,25 @@ def test_what_is_left_of_samples_is_made_again_though_the_model_has_moved_to_a_w
         await until(lambda: counters.checked == 3)
 
     opening(tmp_path, steps)
+
+
+def test_what_waits_and_what_is_left_of_samples_is_made_though_the_model_is_freed_while_its_worker_has_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batcher, "_INLINE", 0)
+    monkeypatch.setattr(pace, "_TOLERATED_SECONDS", -1.0)
+
+    async def steps(opener: SessionOpener) -> None:
+        opener.make_forms = lambda _: FORMS
+        counters = (await ended(opener, 3)).loaded.counters
+        session = await opened(opener)
+        session.bind(SIGNATURE)
+        # The first moves the model, the worker has the second, and the third waits for its result.
+        for _ in range(3):
+            session.submit(observations(1, 1)[0].tobytes())
+            opener.engine.flush()
+        assert (counters.checked, counters.decisions) == (0, 1)
+        opener.engine.close()
+        await until(lambda: (counters.checked, counters.decisions) == (3, 6))
+
+    opening(tmp_path, steps)
