@@ -11,9 +11,11 @@ from time import monotonic
 import numpy as np
 import pytest
 
+from policybridge.v1 import replication_service_pb2 as pb
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection
 from policybridge_client.grpc import GrpcConnection
+from policybridge_client.leader import LeaderLink
 from policybridge_client.policies import RepositoryClient
 from policybridge_core.errors import (
     DeadlineError,
@@ -269,12 +271,17 @@ class TestGrpc(RemoteContract):
         observation = pack(SUM.features, {"a": 2, "b": 3, "unknown": [0, 0, 0]})
         policies = RepositoryClient(server.grpc)
         policies.close()
+        leader = LeaderLink(server.grpc)
+        leader.close()
         for call in (
             lambda: open_session(connection),
             connection.check,
             lambda: connection.report_outcome("x", Outcome()),
             lambda: connection.evaluate_once(PolicyReference("sum"), SUM.features, observation),
             lambda: policies.set_alias("sum", "stable", 1),
+            policies.replicas,
+            lambda: next(leader.follow(pb.Hello())),
+            lambda: next(leader.download(pb.DownloadRequest())),
         ):
             with pytest.raises(PreconditionError, match="was closed; make another one"):
                 call()

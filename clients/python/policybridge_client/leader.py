@@ -12,7 +12,7 @@ from policybridge.v1 import replication_service_pb2 as pb
 from policybridge.v1.replication_service_pb2_grpc import ReplicationServiceStub
 from policybridge.v1.repository_service_pb2 import FileChunk
 from policybridge_client.credentials import Credentials
-from policybridge_client.grpc_channel import close_channel, open_channel, split_address, token_metadata
+from policybridge_client.grpc_channel import close_channel, open_channel, split_address, token_metadata, was_closed
 from policybridge_client.grpc_stream import error_of
 from policybridge_core.closing import Closing
 from policybridge_core.errors import DeadlineError, InvalidError, UnavailableError
@@ -76,11 +76,17 @@ class LeaderLink(Closing):
         )
         self._metadata = token_metadata(self._target, shown, secure=secure)
         self._channel = open_channel(self._target, shown, secure=secure, options=_OPTIONS)
-        self._stub = ReplicationServiceStub(self._channel)
+        self._made_stub = ReplicationServiceStub(self._channel)
         self._requests: SimpleQueue[pb.FollowRequest | None] = SimpleQueue()
         self._call: Any = None
         self._closed = False
         self._patience = patience
+
+    @property
+    def _stub(self) -> ReplicationServiceStub:
+        if self._closed:
+            raise was_closed(self._target)
+        return self._made_stub
 
     def follow(self, hello: pb.Hello) -> Iterator[pb.FollowResponse]:
         """Give the leader's messages, until `close`.

@@ -124,6 +124,7 @@ class RepositoryClient(Closing):
         self._timeout = timeout
         self._channel = open_channel(self._target, shown, secure=secure, options=[("grpc.enable_http_proxy", 0)])
         self._made_stub = RepositoryServiceStub(self._channel)
+        self._made_replication = ReplicationServiceStub(self._channel)
         self._closed = False
 
     @property
@@ -131,6 +132,12 @@ class RepositoryClient(Closing):
         if self._closed:
             raise was_closed(self._target)
         return self._made_stub
+
+    @property
+    def _replication(self) -> ReplicationServiceStub:
+        if self._closed:
+            raise was_closed(self._target)
+        return self._made_replication
 
     def publish(
         self, policy: str, files: Path, *, config: str = "", aliases: Sequence[str] = (), adopted: int | None = None
@@ -282,8 +289,7 @@ class RepositoryClient(Closing):
         chosen = PolicyVersion(version.name, details.version, details.digest)
         with self._mapped():
             request = DownloadRequest(version=version_to_pb(chosen))
-            stub = ReplicationServiceStub(self._channel)
-            pieces = stub.Download(request, timeout=self._timeout, metadata=self._metadata)
+            pieces = self._replication.Download(request, timeout=self._timeout, metadata=self._metadata)
             receive_files(pieces, folder, details.bytes)
         return chosen
 
@@ -296,7 +302,7 @@ class RepositoryClient(Closing):
             PolicyBridgeError: the server cannot be reached, or does not allow it.
 
         """
-        return ask_replicas(self._channel, self._call, wait_for, seconds)
+        return ask_replicas(self._replication, self._call, wait_for, seconds)
 
     def close(self) -> None:
         """Close the channel; no call follows."""

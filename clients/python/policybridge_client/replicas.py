@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-import grpc
 import msgspec
 
 from policybridge.v1 import replication_service_pb2 as pb
@@ -56,10 +55,10 @@ class Replicas(msgspec.Struct, frozen=True):
         return [replica for replica in self.replicas if not replica.current]
 
 
-def ask_replicas(channel: grpc.Channel, call: Callable[..., Any], wait_for: WaitFor, seconds: float) -> Replicas:
+def ask_replicas(stub: ReplicationServiceStub, call: Callable[..., Any], wait_for: WaitFor, seconds: float) -> Replicas:
     """See `RepositoryClient.replicas`."""
     request = pb.ReplicasRequest(wait_for=_WAITS[wait_for], seconds=seconds)
-    response: pb.ReplicasResponse = call(ReplicationServiceStub(channel).Replicas, request, more_seconds=seconds)
+    response: pb.ReplicasResponse = call(stub.Replicas, request, more_seconds=seconds)
     return Replicas(response.met, [_replica(each) for each in response.replicas])
 
 
