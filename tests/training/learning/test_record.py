@@ -31,6 +31,18 @@ def test_a_run_that_was_started_otherwise_is_refused(tmp_path: Path) -> None:
         Record(tmp_path / "run.db", {**MADE_BY, "seed": "1"})
 
 
+def test_a_run_of_another_version_which_knows_other_settings_is_refused_with_a_cure_that_helps(tmp_path: Path) -> None:
+    made_by = {"algorithm": "credit", "settings": '{"iterations":2}'}
+    with Record(tmp_path / "run.db", made_by):
+        pass
+    more = {**made_by, "settings": '{"iterations":2,"linked":false}'}
+    with pytest.raises(PreconditionError, match=r"another version, .* by linked; go on with that version, or give"):
+        Record(tmp_path / "run.db", more)
+    other = {**made_by, "settings": '{"iterations":3}'}
+    with pytest.raises(PreconditionError, match=r'settings = {"iterations":2}, and not {"iterations":3}; go on with'):
+        Record(tmp_path / "run.db", other)
+
+
 def test_two_trainers_do_not_work_in_one_folder(tmp_path: Path) -> None:
     with Record(tmp_path / "run.db", MADE_BY), pytest.raises(PreconditionError, match="another run works in"):
         Record(tmp_path / "run.db", MADE_BY)

@@ -91,10 +91,7 @@ class Record:
         before = dict(self._database.execute("SELECT name, value FROM facts").fetchall())
         for name in sorted(made_by) if before else ():
             if before.get(name) != made_by[name]:
-                raise PreconditionError(
-                    f"{self._path.parent} is a run with {name} = {before.get(name, 'nothing')}, and not "
-                    f"{made_by[name]}; go on with that, or give another --output"
-                )
+                raise PreconditionError(_otherwise(self._path.parent, name, before.get(name), made_by[name]))
         self._database.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", made_by.items())
 
     def __enter__(self) -> "Record":
@@ -168,3 +165,18 @@ class Record:
             yield
         except sqlite3.Error as error:
             raise InvalidError(f"the record of the run in {self._path} cannot be read or written: {error}") from error
+
+
+def _otherwise(folder: Path, name: str, before: str | None, now: str) -> str:
+    """Say that a run was started otherwise, and how it goes on."""
+    if name == "settings" and before is not None:
+        # Each version writes all settings that it knows, so that no command of this one gives those of the run.
+        known, given = (msgspec.json.decode(each, type=dict[str, object]) for each in (before, now))
+        changed = ", ".join(sorted(known.keys() ^ given.keys()))
+        if changed:
+            return (
+                f"{folder} is a run of a PolicyBridge of another version, whose settings differ from this one's by "
+                f"{changed}; go on with that version, or give another --output"
+            )
+    was = "nothing" if before is None else before
+    return f"{folder} is a run with {name} = {was}, and not {now}; go on with that, or give another --output"
