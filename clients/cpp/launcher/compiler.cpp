@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <sys/stat.h>
 
 namespace policybridge {
@@ -216,8 +217,13 @@ std::map<std::string, std::string> Compiler::scope_labels() const {
   const bool links_later = lto != arguments.rend() && *lto != "-fno-lto";
   const char *phase = is_thinlto_backend() ? "link" : links_later ? "pre-link" : "compile";
   std::map<std::string, std::string> labels{{"level", level()}, {"phase", phase}};
-  if (const auto language = source_language(source_of(arguments), command()); !language.empty())
-    labels.emplace("language", language);
+  const Strings words = command();
+  std::set<std::string_view> languages;
+  for (const std::string &source : sources_of(arguments))
+    languages.insert(source_language(source, words));
+  // One session decides for all sources; if their languages differ, it has none.
+  if (languages.size() == 1 && !languages.begin()->empty())
+    labels.emplace("language", *languages.begin());
   return labels;
 }
 

@@ -60,8 +60,8 @@ std::string clang_output(const Strings &arguments) {
 
 bool takes_value(std::string_view option) { return holds(with_value, option); }
 
-std::string source_of(const Strings &arguments) {
-  std::string source;
+Strings sources_of(const Strings &arguments) {
+  Strings sources;
   std::string_view before, language;
   for (const std::string &word : arguments) {
     const std::string_view option = std::exchange(before, word);
@@ -71,13 +71,15 @@ std::string source_of(const Strings &arguments) {
       continue;
     else if (starts_with(word, "-x"))
       language = std::string_view(word).substr(2);
-    else if (!is_option(word) && is_source(word, language)) {
-      if (!source.empty())
-        return "";
-      source = word;
-    }
+    else if (!is_option(word) && is_source(word, language))
+      sources.push_back(word);
   }
-  return source;
+  return sources;
+}
+
+std::string source_of(const Strings &arguments) {
+  const Strings sources = sources_of(arguments);
+  return sources.size() == 1 ? sources.front() : "";
 }
 
 std::string output_of(const Compiler &compiler) {

@@ -94,15 +94,65 @@ def test_all_hosts_tell_the_language_of_a_source(
     words += ["-Oz", "-w", "-c", "-o", "made.o"]
     options = ("--server", recording.socket, "--policy", "never", "--fallback", "error")
     sessions = [run(host, options, words, given=source).stats["sessions"][0] for host in (HOST, [launcher])]
-    settings = {"SERVER": recording.socket, "POLICY": "never", "FALLBACK": "error", "STATS": "stats.json"}
-    subprocess.run(
-        [*words, f"-fpass-plugin={plugin}"],
-        env={**os.environ, **{f"POLICYBRIDGE_{name}": value for name, value in settings.items()}},
-        check=True,
-        input=source,
-    )
-    sessions.append(json.loads(Path("stats.json").read_text())["sessions"][0])
+    sessions += by_plugin(words, plugin, recording, source)
     assert [labels(recording, session).get("language") for session in sessions] == [language, language, language]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("command", "language"),
+    [
+        ("clang-22 one.c two.i", "c"),
+        ("clang-22 one.cc two.cpp", "c++"),
+        ("clang-22 -x c++ one.c two.c", "c++"),
+        ("clang++-22 one.c two.cc", "c++"),
+        ("clang-22 -x c++ one.c -x none two.cc", "c++"),
+    ],
+)
+def test_all_hosts_tell_the_language_of_several_sources_where_it_is_the_same(
+    plugin: Path, launcher: str, recording: RunningServer, command: str, language: str
+) -> None:
+    words = written(command)
+    sessions = [*by_host(HOST, words, recording), *by_host([launcher], words, recording)]
+    # Each compiler overwrites the statistics of the one before.
+    sessions += by_plugin(words, plugin, recording)
+    assert [labels(recording, session).get("language") for session in sessions] == [language, language, language]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("command", ["clang-22 one.c two.cc", "clang-22 one.c -x c++ two.c"])
+def test_launchers_whose_one_session_decides_for_sources_of_two_languages_tell_none(
+    launcher: str, recording: RunningServer, command: str
+) -> None:
+    words = written(command)
+    for host in (HOST, [launcher]):
+        (session,) = by_host(host, words, recording)
+        assert "language" not in labels(recording, session)
+
+
+def written(command: str) -> list[str]:
+    """Write the sources of a command; give its words."""
+    words = [*command.split(), "-Oz", "-w", "-c"]
+    for name in words:
+        if name.startswith(("one.", "two.")):
+            write_source(Path.cwd(), name)
+    return words
+
+
+def by_host(host: list[str], words: list[str], server: RunningServer) -> list[str]:
+    """Compile by a host; give the sessions."""
+    options = ("--server", server.socket, "--policy", "never", "--fallback", "error")
+    sessions: list[str] = run(host, options, words).stats["sessions"]
+    return sessions
+
+
+def by_plugin(words: list[str], plugin: Path, server: RunningServer, given: bytes = b"") -> list[str]:
+    """Compile by the plugin; give the sessions."""
+    settings = {"SERVER": server.socket, "POLICY": "never", "FALLBACK": "error", "STATS": "stats.json"}
+    environment = {**os.environ, **{f"POLICYBRIDGE_{name}": value for name, value in settings.items()}}
+    subprocess.run([*words, f"-fpass-plugin={plugin}"], env=environment, check=True, input=given)
+    sessions: list[str] = json.loads(Path("stats.json").read_text())["sessions"]
+    return sessions
 
 
 def test_the_launcher_asks_clang_once(launcher: str, recording: RunningServer, folder: Path) -> None:

@@ -230,7 +230,7 @@ def _flag_name(argument: str) -> str:
 
 def source_of(arguments: Sequence[str]) -> str:
     """Give the single source in a compiler's arguments; empty if there is no source, or several."""
-    sources = _sources(arguments)
+    sources = sources_of(arguments)
     return sources[0] if len(sources) == 1 else ""
 
 
@@ -246,10 +246,11 @@ def is_trial(command: Sequence[str]) -> bool:
 
 def compiles(arguments: Sequence[str]) -> bool:
     """Tell whether the arguments have a source; false if the command only links, or prints a version."""
-    return bool(_sources(arguments)) or any(word in ("-", "-x") or word.startswith(("@", "-x")) for word in arguments)
+    return bool(sources_of(arguments)) or any(word in ("-", "-x") or word.startswith(("@", "-x")) for word in arguments)
 
 
-def _sources(arguments: Sequence[str]) -> list[str]:
+def sources_of(arguments: Sequence[str]) -> list[str]:
+    """Give the sources in a compiler's arguments."""
     sources, language = [], ""
     for before, word in pairwise(["", *arguments]):
         if before == "-x":

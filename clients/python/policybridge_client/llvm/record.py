@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from policybridge_client.contract import ClientSession, Connection, conclude
-from policybridge_client.llvm.compilers import CompilerCommand, Kind, clang_output, source_of
+from policybridge_client.llvm.compilers import CompilerCommand, Kind, clang_output, sources_of
 from policybridge_client.llvm.languages import source_language
 from policybridge_client.llvm.statistics import Report
 from policybridge_core.errors import DeadlineError, InvalidError, PolicyBridgeError, UnavailableError
@@ -73,7 +73,10 @@ def scope_labels(compiler: CompilerCommand) -> dict[str, str]:
     lto = [word for word in words if word in ("-flto", "-fno-lto") or word.startswith("-flto=")]
     phase = "compile" if lto[-1:] in ([], ["-fno-lto"]) else "pre-link"
     labels = {"level": str(compiler.level), "phase": "link" if compiler.is_thinlto_backend else phase}
-    language = source_language(source_of(words), [*compiler.start, *words])
+    command = [*compiler.start, *words]
+    languages = {source_language(source, command) for source in sources_of(words)}
+    # One session decides for all sources; if their languages differ, it has none.
+    language = languages.pop() if len(languages) == 1 else ""
     return {**labels, "language": language} if language else labels
 
 
