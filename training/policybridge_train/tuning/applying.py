@@ -1,11 +1,9 @@
 """What a search has won, and the lines that apply its store in the build's own words."""
 
-import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +13,10 @@ from policybridge_client.llvm.launcher import find_launcher
 from policybridge_client.llvm.plugins import loads_early
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.lto import Mode
+from policybridge_train.tuning.build_folder import BuildFolder, where
 from policybridge_train.tuning.compilers import BuildCompilers
 
-_CMAKE: Final = ("cmake", "ninja")
-_CMAKE_CACHE: Final = "CMakeCache.txt"
 _CMAKE_LANGUAGES: Final = {"C": "CC", "CXX": "CXX"}
-_CMAKE_SETTINGS: Final = re.compile(
-    r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE|BUILD_SHARED_LIBS):[A-Z]+=(.+)$", re.MULTILINE
-)
 _LAUNCHER: Final = "policybridge-run"
 
 
@@ -78,41 +72,57 @@ class Ending:
         if _compiles_with(self.build[0], self.compiler):
             yield f"{self._starting('CXX' if '++' in program else 'CC')} {shlex.join(self.build[1:])}"
             return
-        if program in _CMAKE and Path("CMakeLists.txt").exists():
-            yield from self._by_cmake()
-            return
-        variables = " ".join(shlex.quote(f"{name}={self._starting(name)}") for name in self._variables)
-        if program in _CMAKE or Path("meson.build").exists():
-            yield f"env {variables} meson setup tuned"
+        folder = BuildFolder.of(self.build)
+        if folder.system == "cmake" or (program in ("cmake", "ninja") and Path("CMakeLists.txt").exists()):
+            yield from self._by_cmake(folder)
+        elif folder.system == "meson" or (program in ("meson", "ninja") and Path("meson.build").exists()):
+            source = [] if folder.source == "." else [folder.source]
+            yield f"env {self._assigned} {shlex.join(['meson', 'setup', *folder.settings, 'tuned', *source])}"
             yield "ninja -C tuned"
-            return
-        if program == "make":
-            # All of it again, whatever is up to date.
-            words = [word for word in self.build[1:] if word.partition("=")[0] not in ("-B", "CC", "CXX")]
-            yield f"{shlex.join([self.build[0], '-B', *words])} {variables}"
+        elif program in ("make", "gmake"):
+            yield from self._by_make(folder)
         else:
-            yield f"env {variables} {shlex.join(self.build)}"
-        if Path("configure").exists():
-            yield f"or: ./configure {variables}"
+            yield f"env {self._assigned} {shlex.join(self.build)}"
+            yield from self._by_configure()
+
+    @property
+    def _assigned(self) -> str:
+        return " ".join(shlex.quote(f"{name}={self._starting(name)}") for name in self._variables)
 
     @property
     def _variables(self) -> Sequence[str]:
         languages = self.compilers
         return [*(["CC"] if languages.has_c else []), *(["CXX"] if languages.has_cxx else [])]
 
-    def _by_cmake(self) -> Iterator[str]:
+    def _by_make(self, folder: BuildFolder) -> Iterator[str]:
+        """Give the commands that make all of it again, whatever is up to date.
+
+        The makefile of a configure script has rules for itself and the script. ``-B`` would follow these, too.
+        """
+        words = [word for word in self.build[1:] if word.partition("=")[0] not in ("-B", "CC", "CXX")]
+        is_configured = folder.system == "configure"
+        if is_configured:
+            yield shlex.join([self.build[0], *where(self.build), "clean"])
+        yield f"{shlex.join([self.build[0], *([] if is_configured else ['-B']), *words])} {self._assigned}"
+        yield from self._by_configure()
+
+    def _by_configure(self) -> Iterator[str]:
+        if Path("configure").exists():
+            yield f"or: ./configure {self._assigned}"
+
+    def _by_cmake(self, folder: BuildFolder) -> Iterator[str]:
         """Give the commands for CMake.
 
         The build's folder is configured again if its compiler stays, because its options are kept there alone; another
         compiler would make CMake forget them.
         """
-        folder = _cmake_folder(self.build)
-        if folder and self._launching and not self.lto and self.compilers.has(self.compiler):
-            yield shlex.join(["cmake", folder, *self._cmake_launchers()])
-            yield shlex.join(["cmake", "--build", folder, "--clean-first"])
+        is_known = folder.system == "cmake"
+        if is_known and self._launching and not self.lto and self.compilers.has(self.compiler):
+            yield shlex.join(["cmake", folder.path, *self._cmake_launchers()])
+            yield shlex.join(["cmake", "--build", folder.path, "--clean-first"])
         else:
-            kept = [] if folder is None else _cmake_settings(Path(folder))
-            yield shlex.join(["cmake", "-S", ".", "-B", "tuned", *kept, *self._cmake_compilers()])
+            source, kept = (folder.source, folder.settings) if is_known else (".", [])
+            yield shlex.join(["cmake", "-S", source, "-B", "tuned", *kept, *self._cmake_compilers()])
             yield "cmake --build tuned"
 
     def _cmake_compilers(self) -> Iterator[str]:
@@ -146,10 +156,9 @@ class Ending:
 
     @property
     def _given(self) -> Sequence[Path]:
-        """The store, unless a compilation finds it by itself."""
+        """The store, unless every compilation finds it by itself."""
         store = self.store.absolute()
-        found = find_store(store.with_name("source.c")) if store.name == NAME else None
-        return [] if found and not found.refused else [store]
+        return [] if all(_finds(folder, store) for folder in self.compilers.folders or {store.parent}) else [store]
 
     @property
     def _at_link(self) -> Sequence[str]:
@@ -180,6 +189,12 @@ class Ending:
         return [*words, *given, *plugins, "--"]
 
 
+def _finds(folder: Path, store: Path) -> bool:
+    """Tell whether a compilation of a source in a folder finds a store by itself."""
+    found = find_store(folder / "source.c") if store.name == NAME else None
+    return bool(found and not found.refused and found.path == store.parent.resolve() / NAME)
+
+
 def _named(launcher: str) -> str:
     """Give the launcher's name, if PATH has this one: another may be of another version."""
     on_path = shutil.which(_LAUNCHER)
@@ -190,17 +205,3 @@ def _compiles_with(program: str, compiler: Compiler) -> bool:
     """Tell whether the build is one command of the compiler."""
     found, own = (shutil.which(each) for each in (program, compiler.name))
     return bool(found and own and Path(found).name.replace("++", "") == Path(own).name.replace("++", ""))
-
-
-def _cmake_folder(build: Sequence[str]) -> str | None:
-    """Name the folder that a command builds; ``None`` if it is not one of CMake's."""
-    option = "--build" if Path(build[0]).name == "cmake" else "-C"
-    named = [word for before, word in pairwise(build) if before == option]
-    folder = named[-1] if named else "."
-    return folder if Path(folder, _CMAKE_CACHE).is_file() else None
-
-
-def _cmake_settings(folder: Path) -> list[str]:
-    """Give the options for a folder of the same level and flags."""
-    cache = (folder / _CMAKE_CACHE).read_text(encoding="utf-8", errors="surrogateescape")
-    return [f"-D{name}={value}" for name, value in _CMAKE_SETTINGS.findall(cache)]

@@ -3,7 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -23,12 +23,14 @@ class BuildCompilers:
         sources: how many sources each compiled, by its path.
         levels: how many were compiled at each level (``-Oz``; empty if a command has none).
         languages: of the sources, as for ``-x``.
+        folders: of the sources; those that the build removed are left out.
 
     """
 
     sources: Counter[str]
     levels: Counter[str]
     languages: Counter[str]
+    folders: set[Path] = field(default_factory=set)
 
     @classmethod
     def of(cls, commands: Sequence[BuildCommand]) -> "BuildCompilers":
@@ -43,6 +45,8 @@ class BuildCompilers:
             found.sources[str(command.folder / command.tool)] += count
             found.levels[levels[-1] if levels else ""] += count
             found.languages.update(source.language for source in invocation.sources)
+            found.folders.update(command.path(source.word).parent for source in invocation.sources)
+        found.folders.intersection_update([folder for folder in found.folders if folder.is_dir()])
         return found
 
     @property

@@ -1,0 +1,137 @@
+"""The lines that apply a store fit the folder that CMake, Meson or a configure script made, wherever the build runs."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.corpus.notes import BuildCommand
+from policybridge_train.tuning.applying import Ending
+from policybridge_train.tuning.compilers import BuildCompilers
+from tests.native.llvm.plugins import need
+
+LAUNCHING = "policybridge run --"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POLICYBRIDGE_LAUNCHER", "")
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "a.c").write_text("int f(void) { return 0; }\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def applied(*build: str, sources: Sequence[Path] = (Path("a.c"),)) -> list[str]:
+    """Give the lines for a build by clang 22 of sources, where the store is in the working folder."""
+    Path("policybridge.decisions").write_text("policybridge-decisions 1\n")
+    clang = str(Compiler.find(need("clang-22")).start[0])
+    words = tuple(str(source.absolute()) for source in sources)
+    used = BuildCompilers.of([BuildCommand(Path.cwd(), clang, (clang, "-Oz", "-c", *words))])
+    return list(Ending(Path("policybridge.decisions"), Compiler.find("clang-22"), build, used).applying())
+
+
+def run(line: str) -> str:
+    """Run a line whose launcher is replaced by a program that starts the compiler."""
+    for launching in (LAUNCHING, LAUNCHING.replace(" ", ";")):
+        line = line.replace(launching, "env")
+    return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
+
+
+def cmake(*words: str) -> None:
+    Path("CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.20)\nproject(p C)\nadd_library(p a.c)\n")
+    given = ["-DCMAKE_BUILD_TYPE=MinSizeRel", f"-DCMAKE_C_COMPILER={need('clang-22')}"]
+    subprocess.run([need("cmake"), "-S", ".", "-B", "build", *given, *words], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("build", [["make", "-j2", "-C", "build"], ["make", "-Cbuild"], ["make", "--directory=build"]])
+def test_a_cmake_folder_that_make_builds_is_configured_again_because_its_makefile_has_the_compiler(
+    build: list[str],
+) -> None:
+    cmake("-G", "Unix Makefiles")
+    configure, made = applied(*build)
+    assert configure == "cmake build '-DCMAKE_C_COMPILER_LAUNCHER=policybridge;run;--'"
+    run(configure)
+    assert "env /" in run(f"{made} -v")
+
+
+@pytest.mark.parametrize("build", [["make"], ["ninja"], ["cmake", "--build", "."]])
+def test_in_a_cmake_folder_the_lines_configure_that_folder_and_name_the_store_that_no_source_finds(
+    build: list[str], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cmake("-G", "Unix Makefiles" if build[0] == "make" else "Ninja")
+    monkeypatch.chdir("build")
+    configure, made = applied(*build, sources=[project / "a.c"])
+    launching = f"policybridge;run;--decisions;{project}/build/policybridge.decisions;--"
+    assert configure == f"cmake . '-DCMAKE_C_COMPILER_LAUNCHER={launching}'"
+    run(configure.replace(launching, "env"))
+    assert "env /" in run(f"{made} -v")
+
+
+def test_a_meson_folder_is_set_up_anew_from_inside_and_outside_with_its_options_and_flags(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("meson.build").write_text(
+        "project('p', 'c')\nstatic_library('p', 'a.c', c_args: '-DM=' + get_option('more'))\n"
+    )
+    Path("meson_options.txt").write_text("option('more', type: 'string', value: '1')\n")
+    environment = {**os.environ, "CC": need("clang-22"), "CFLAGS": "-DN=2 -fno-common"}
+    words = [need("meson"), "setup", "--buildtype", "minsize", "-Dmore=7", "build"]
+    subprocess.run(words, check=True, capture_output=True, env=environment)
+    outside, _ = applied("ninja", "-C", "build")
+    assert outside.startswith(f"env 'CC={LAUNCHING} clang-22' meson setup ")
+    monkeypatch.chdir("build")
+    setup, made = applied("ninja", sources=[project / "a.c"])
+    assert setup.endswith(f" tuned {project}")
+    run(setup.replace(f"{LAUNCHING[:-2]}--decisions {project}/build/policybridge.decisions --", LAUNCHING))
+    said = run(f"{made} -v")
+    assert all(f" {word} " in said for word in ("-Oz", "-DM=7", "-DN=2", "-fno-common"))
+    assert " env clang-22 " in said
+
+
+CONFIGURED = """
+all: a.o
+a.o: a.c
+\t$(CC) -Oz -c a.c -o a.o
+Makefile: configure
+\tfalse
+configure:
+clean:
+\trm -f a.o
+"""
+
+
+def test_a_configured_build_is_cleaned_because_its_makefile_would_make_the_configure_script_again() -> None:
+    Path("its build").mkdir()
+    for folder in (Path(), Path("its build")):
+        (folder / "config.log").touch()
+        (folder / "Makefile").write_text(CONFIGURED)
+        (folder / "configure").touch()
+        (folder / "a.c").touch()
+        os.utime(folder / "configure", (0, 0))
+    for build in (["make", "-j2"], ["make", "-j2", "-C", "its build"]):
+        clean, made, other = applied(*build)
+        assert (clean, other) == (
+            shlex.join([build[0], *build[2:], "clean"]),
+            f"or: ./configure 'CC={LAUNCHING} clang-22'",
+        )
+        run(clean)
+        assert "env clang-22 -Oz" in run(made)
+
+
+def test_a_project_with_meson_and_a_configure_script_is_made_by_the_one_that_made_its_makefile() -> None:
+    for name in ("meson.build", "configure", "config.log"):
+        Path(name).touch()
+    assert applied("make")[:2] == ["make clean", f"make 'CC={LAUNCHING} clang-22'"]
+
+
+def test_a_store_is_named_where_a_source_is_in_a_repository_within_the_project() -> None:
+    Path("part/.git").mkdir(parents=True)
+    Path("part/b.c").touch()
+    (line,) = applied("./build.sh", sources=[Path("a.c"), Path("part/b.c")])
+    assert f"--decisions {Path.cwd()}/policybridge.decisions --" in line

@@ -1,0 +1,114 @@
+"""The folder that a build's command builds, and what CMake, Meson or a configure script keeps there."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from configparser import ConfigParser, Error
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Literal, cast
+
+_CMAKE_CACHE: Final = "CMakeCache.txt"
+_CMAKE_SETTINGS: Final = re.compile(
+    r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE|BUILD_SHARED_LIBS):[A-Z]+=(.+)$", re.MULTILINE
+)
+_CMAKE_HOME: Final = re.compile(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", re.MULTILINE)
+_MESON_OPTIONS: Final = "meson-private/cmd_line.txt"
+_MESON_INFO: Final = "meson-info/meson-info.json"
+_MESON_VALUES: Final = "meson-info/intro-buildoptions.json"
+_MESON_FLAGS: Final = ("c_args", "c_link_args", "cpp_args", "cpp_link_args")
+_MAKES: Final = ("make", "gmake")
+_BUILDERS: Final = ("cmake", "meson", "ninja", *_MAKES)
+_NAMING: Final = ("-C", "--directory", "--build")
+
+System = Literal["cmake", "meson", "configure", "other"]
+
+
+@dataclass(frozen=True)
+class BuildFolder:
+    """What a build's command builds.
+
+    Attributes:
+        path: as the command names it; ``.`` if it names none.
+        system: that configured the folder, ``other`` if none is known.
+
+    """
+
+    path: str
+    system: System
+
+    @classmethod
+    def of(cls, build: Sequence[str]) -> "BuildFolder":
+        """Find the folder of a command, which is not empty."""
+        path = next(reversed(list(_named(build[1:]))), ".")
+        return cls(path, _system(Path(path)) if Path(build[0]).name in _BUILDERS else "other")
+
+    @property
+    def source(self) -> str:
+        """The folder with the sources that CMake or Meson configured: ``.`` if it is the working folder."""
+        if self.system == "cmake":
+            found = _CMAKE_HOME.search(self._read(_CMAKE_CACHE))
+            home = found[1] if found else "."
+        else:
+            home = str(_parsed(self._read(_MESON_INFO)).get("directories", {}).get("source", "."))
+        return "." if Path(home).resolve() == Path.cwd() else home
+
+    @property
+    def settings(self) -> Sequence[str]:
+        """The options for a folder of CMake's or Meson's with the same level and flags."""
+        if self.system == "cmake":
+            return [f"-D{name}={value}" for name, value in _CMAKE_SETTINGS.findall(self._read(_CMAKE_CACHE))]
+        return [f"-D{name}={value}" for name, value in self._meson_options().items()]
+
+    def _meson_options(self) -> dict[str, str]:
+        """Give the options that Meson was given, and the flags that it took from the environment."""
+        given = ConfigParser(delimiters=["="], interpolation=None)
+        given.optionxform = str  # type: ignore[assignment, method-assign]  # typeshed declares a method
+        try:
+            given.read_string(self._read(_MESON_OPTIONS))
+        except Error:
+            return {}
+        options = dict(given["options"]) if given.has_section("options") else {}
+        for each in cast("list[dict[str, object]]", json.loads(self._read(_MESON_VALUES) or "[]")):
+            name, value = str(each.get("name")), each.get("value")
+            if name in _MESON_FLAGS and value:
+                options.setdefault(name, str(value))
+        return options
+
+    def _read(self, name: str) -> str:
+        file = Path(self.path, name)
+        return file.read_text(encoding="utf-8", errors="surrogateescape") if file.is_file() else ""
+
+
+def where(build: Sequence[str]) -> list[str]:
+    """Give the words with which a command of make names its folder and its makefile."""
+    words = list(build[1:])
+    found: list[str] = []
+    for word, after in pairwise([*words, ""]):
+        if word in ("-C", "--directory", "-f", "--file", "--makefile"):
+            found += [word, after]
+        elif re.match(r"-[Cf].|--(directory|file|makefile)=", word):
+            found.append(word)
+    return found
+
+
+def _named(words: Sequence[str]) -> Iterator[str]:
+    for word, after in pairwise([*words, ""]):
+        if word in _NAMING:
+            yield after
+        elif match := re.match(r"(?:-C|--directory=)(.+)", word):
+            yield match[1]
+
+
+def _system(folder: Path) -> System:
+    if (folder / _CMAKE_CACHE).is_file():
+        return "cmake"
+    if (folder / _MESON_INFO).is_file():
+        return "meson"
+    # Autoconf and autosetup both write this file.
+    return "configure" if (folder / "config.log").is_file() else "other"
+
+
+def _parsed(text: str) -> dict[str, dict[str, str]]:
+    return cast("dict[str, dict[str, str]]", json.loads(text or "{}"))
