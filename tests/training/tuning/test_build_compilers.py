@@ -15,7 +15,7 @@ from policybridge_core.errors import PreconditionError
 from policybridge_core.version import version
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.lto import Mode
-from policybridge_train.corpus.notes import BuildCommand
+from policybridge_train.corpus.notes import BuildCommand, build_command
 from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.compilers import BuildCompilers
 from tests.conftest import command
@@ -55,6 +55,12 @@ def test_the_clang_that_compiled_most_is_chosen_by_its_name_for_c() -> None:
     assert used.chosen().name == "clang-19"
     assert [each.name for each in used.clangs] == ["clang-19", "clang-22"]
     assert (used.has_c, used.has_cxx, used.is_optimised) == (True, True, True)
+
+
+def test_a_clang_behind_a_launcher_is_the_one_of_its_name_on_path() -> None:
+    folder, name = Path.cwd(), need("clang-22")
+    noted = [build_command(folder, words) for words in (["ccache", name, "-Oz", "-c", "a.c"], [name, "-c", "b.c"])]
+    assert BuildCompilers.of([command for command in noted if command]).chosen().name == name
 
 
 def test_a_build_without_clang_has_none_to_choose() -> None:

@@ -42,7 +42,7 @@ class BuildCompilers:
                 continue
             count = len(invocation.sources)
             levels = [flag for flag in invocation.flags if flag.startswith("-O")]
-            found.sources[str(command.folder / command.tool)] += count
+            found.sources[_path(command)] += count
             found.levels[levels[-1] if levels else ""] += count
             found.languages.update(source.language for source in invocation.sources)
             found.folders.update(command.path(source.word).parent for source in invocation.sources)
@@ -98,6 +98,12 @@ class BuildCompilers:
             f"the build compiles with {self.named}, and decisions apply to clang alone: build with clang "
             "(make CC=clang-22 CXX=clang++-22), or name the clang that will build with the store (--compiler clang-22)"
         )
+
+
+def _path(command: BuildCommand) -> str:
+    """Give the path of a command's program; behind a launcher (``ccache clang``) it may be a name on PATH."""
+    on_path = None if "/" in command.tool else shutil.which(command.tool)
+    return on_path or str(command.folder / command.tool)
 
 
 def _clang(path: str) -> Compiler | None:
