@@ -1,6 +1,7 @@
 """``policybridge check`` with real builds: growth is found, LLVM's own decisions change nothing, failures are shown."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -240,6 +241,15 @@ def test_a_store_that_no_compiler_applies_is_an_error_and_no_comparison_of_two_p
 def test_a_build_that_links_nothing_is_an_error(server: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(server, "default", build=("make", "part.o")) == 2
     assert "the plain build linked no program" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_a_project_that_stands_built_by_the_same_compiler_is_compared_where_the_build_makes_all_of_it_again(
+    server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run(["make", f"CXX={need('clang++-22')}"], check=True, capture_output=True)
+    assert check(server, "everything", build=("make", "-B")) == 1
+    assert "program is larger by text: +" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("project")

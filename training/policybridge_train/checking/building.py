@@ -13,7 +13,7 @@ import msgspec
 from policybridge_client.decisions.finding import OFF
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_train.checking.deciding import Deciding, plain_script
-from policybridge_train.checking.linked import Sizes, sizes_of
+from policybridge_train.checking.linked import Sizes, linked_files, sizes_of
 
 _SHOWN: Final = 20
 """Lines of a build that failed, which the message has."""
@@ -51,7 +51,7 @@ class Project:
         copy, log = self.work / "project", self.work / f"{name}.log"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.source, copy, symlinks=True)
-        before = sizes_of(copy)
+        before = _linkings(copy)
         with log.open("wb") as output:
             try:
                 done = subprocess.run(
@@ -67,7 +67,8 @@ class Project:
                 raise PolicyFailedError(f"the build cannot be started: {error}") from error
         if done.returncode:
             raise PolicyFailedError(f"the {name} build ended with status {done.returncode}:\n{_last_lines(log)}")
-        built = {path: sizes for path, sizes in sizes_of(copy).items() if before.get(path) != sizes}
+        linked = {path for path, state in _linkings(copy).items() if before.get(path) != state}
+        built = {path: sizes for path, sizes in sizes_of(copy).items() if path in linked}
         if not built:
             raise PolicyFailedError(f"the {name} build linked no program; if all is up to date, let it clean first")
         if deciding is not None and not any(map(_applied, self._statistics.iterdir())):
@@ -99,6 +100,12 @@ class Project:
         # Both builds have the decisions that are given, and not also those of the project's own store.
         cached[OFF] = "1"
         return {**os.environ, **variables, **cached, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def _linkings(folder: Path) -> dict[str, tuple[int, int]]:
+    """Tell the programs and libraries in a folder from those that take their places, even if these are equal."""
+    states = ((path, path.stat()) for path in linked_files(folder))
+    return {str(path.relative_to(folder)): (state.st_ino, state.st_mtime_ns) for path, state in states}
 
 
 class _Store(msgspec.Struct):
