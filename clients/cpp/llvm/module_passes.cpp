@@ -24,6 +24,10 @@ bool is_for_codegen(const PassChoice &choice) {
   return choice.option || (choice.pass && choice.pass->stage == Stage::codegen);
 }
 
+bool sets_allocator(const PassChoice &choice) {
+  return choice.action == Action::set && choice.option->pass == register_allocation;
+}
+
 } // namespace
 
 ModulePasses::ModulePasses(std::vector<PassChoice> choices, std::unique_ptr<PassLog> log) : log_(std::move(log)) {
@@ -128,9 +132,17 @@ ModulePasses::Switches ModulePasses::switches_for(StringRef function, StringRef 
 ModulePasses::Switches ModulePasses::module_switches() const {
   Switches switches;
   for (const Row &row : rows_)
-    if (row.choice.action == Action::set && !row.pass && !is_contained(switches, row.choice.option))
+    if (row.choice.action == Action::set && row.choice.option->pass.empty() && !is_contained(switches, row.choice.option))
       switches.push_back(row.choice.option);
   return switches;
+}
+
+bool ModulePasses::chooses_allocators() const {
+  return any_of(rows_, [](const Row &row) { return sets_allocator(row.choice); });
+}
+
+bool ModulePasses::is_allocated_basically(StringRef function) {
+  return any_of(choices_of(function).rows, [](const Row *row) { return sets_allocator(row->choice); });
 }
 
 bool ModulePasses::is_asked_in_codegen() const {

@@ -46,6 +46,12 @@ public:
   /// The switches that are set for the module's whole code generation: those of any function.
   Switches module_switches() const;
 
+  /// Whether any function has a choice of its register allocator.
+  bool chooses_allocators() const;
+
+  /// Whether a function has the switch of LLVM's basic register allocator.
+  bool is_allocated_basically(llvm::StringRef function);
+
   /// Whether code generation has to ask: there are choices for it, or there is a log.
   bool is_asked_in_codegen() const;
 
@@ -66,7 +72,7 @@ public:
 private:
   struct Row {
     PassChoice choice;
-    const KnownPass *pass; // that is skipped, or that reads a switch; null for a switch of the module
+    const KnownPass *pass; // that is skipped, or that reads a switch; null for a switch that no optional pass reads
     bool applied = false;
   };
 

@@ -32,15 +32,6 @@ bool takes_modules_in_turn() {
   return is_one;
 }
 
-/// Whether rustc made the module, or all modules that it was merged of. Their names have no suffix of a language.
-bool is_of_rustc(const Module &module) {
-  const NamedMDNode *compilers = module.getNamedMetadata("llvm.ident");
-  return compilers && compilers->getNumOperands() && all_of(compilers->operands(), [](const MDNode *compiler) {
-    const auto *name = compiler->getNumOperands() ? dyn_cast<MDString>(compiler->getOperand(0)) : nullptr;
-    return name && name->getString().starts_with("rustc ");
-  });
-}
-
 /// The language of the module; empty if its source's name does not tell. Not by its debug information, which must not
 /// change a decision.
 std::string language_of(const Module &module, const std::string &phase) {
@@ -51,6 +42,14 @@ std::string language_of(const Module &module, const std::string &phase) {
 }
 
 } // namespace
+
+bool is_of_rustc(const Module &module) {
+  const NamedMDNode *compilers = module.getNamedMetadata("llvm.ident");
+  return compilers && compilers->getNumOperands() && all_of(compilers->operands(), [](const MDNode *compiler) {
+    const auto *name = compiler->getNumOperands() ? dyn_cast<MDString>(compiler->getOperand(0)) : nullptr;
+    return name && name->getString().starts_with("rustc ");
+  });
+}
 
 bool is_compilation(Module &module, ModuleAnalysisManager &analyses) {
   const auto *stage = analyses.getCachedResult<OwnedByModule<ModuleStage>>(module);

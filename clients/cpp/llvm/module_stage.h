@@ -19,6 +19,9 @@ struct ModuleStage {
   bool is_full_lto = false;
 };
 
+/// Whether rustc made the module, or all modules that it was merged of. Their names have no suffix of a language.
+bool is_of_rustc(const llvm::Module &module);
+
 /// Whether a compiler, and not a linker, optimises the module.
 bool is_compilation(llvm::Module &module, llvm::ModuleAnalysisManager &analyses);
 

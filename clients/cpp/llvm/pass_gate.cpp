@@ -1,5 +1,7 @@
 #include "pass_gate.h"
 
+#include "register_allocation.h"
+
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/TargetParser/Triple.h"
@@ -129,6 +131,9 @@ void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, 
     switches.clear();
   ProcessSwitches::set({});
   ProcessSwitches::set_for_module(std::move(switches));
+  choose_no_allocators();
+  if (may_set && gate.passes_->chooses_allocators())
+    choose_allocators(module);
   gate.current_.clear();
   gate.order(module);
 }
@@ -160,11 +165,21 @@ void PassGate::answer_for_none(LLVMContext &context) {
   // A linker may have set some for the merged module before it optimises others.
   ProcessSwitches::set({});
   ProcessSwitches::set_for_module({});
+  choose_no_allocators();
   Gates &gates = Gates::all();
   const std::lock_guard lock(gates.mutex);
   const auto found = gates.by_context.find(&context);
   if (found != gates.by_context.end() && &context.getOptPassGate() == found->second.get())
     found->second->passes_.reset();
+}
+
+bool PassGate::is_allocated_basically(const Function &function) {
+  Gates &gates = Gates::all();
+  const std::lock_guard lock(gates.mutex);
+  const auto gate = gates.by_context.find(&function.getContext());
+  return gate != gates.by_context.end() && gate->second->passes_ && !function.hasOptNone() &&
+         gate->second->following_.contains(function.getName()) &&
+         gate->second->passes_->is_allocated_basically(function.getName());
 }
 
 /// The function of the module that LLVM asks about; empty for one of another module.

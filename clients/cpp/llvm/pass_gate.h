@@ -13,6 +13,7 @@
 #include <string>
 
 namespace llvm {
+class Function;
 class LLVMContext;
 class Module;
 } // namespace llvm
@@ -34,6 +35,9 @@ public:
 
   /// Answer for no module of this context any more.
   static void answer_for_none(llvm::LLVMContext &context);
+
+  /// Whether a function that code generation has reached is to have LLVM's basic register allocator.
+  static bool is_allocated_basically(const llvm::Function &function);
 
   bool isEnabled() const override { return passes_ || before_.isEnabled(); }
 #if LLVM_VERSION_MAJOR < 22

@@ -27,6 +27,9 @@ struct KnownPipeline {
   std::string_view text; ///< as opt -passes= has it
 };
 
+/// The pass of a switch that register allocation reads, which is no optional pass.
+inline constexpr std::string_view register_allocation = "register-allocation";
+
 /// Options of LLVM that a pass of code generation reads for each function.
 struct KnownSwitch {
   std::string_view name;

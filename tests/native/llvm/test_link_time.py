@@ -227,8 +227,13 @@ SWITCHED = """
 static __attribute__((noinline)) int get(int v) { return v * 3 + 1; }
 int part1(int v) { switch (v) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) } return get(v); }
 int part2(int a) { int s = get(a); return sink(s) + get(a * 3) * a + get(a ^ 9) * s; }
+__attribute__((used)) static int pressed(int *a, int n, int b) {
+  int s = 0, t = 1, u = 2, v = 3;
+  for (int i = 0; i < n; i++) { s += a[i] * t + sink(u); t ^= a[i + n] + s; u += sink(t) * v; v -= s + a[u & 7] + b; }
+  return s + t * u - v * sink(s ^ v) + b;
+}
 """
-"""A table that is small, and a caller that need not spare registers which `get` leaves alone."""
+"""A table that is small, a caller that need not spare registers which `get` leaves alone, and more values than registers."""
 
 
 def switch_program(native: Target, folder: Path, mode: str) -> Program:
@@ -250,7 +255,9 @@ def write_choices(program: Program, *choices: str) -> str:
     return str(program.folder / "choices.db")
 
 
-@pytest.mark.parametrize("switches", [("no-small-tables",), ("ipra",), ("no-small-tables", "ipra")])
+@pytest.mark.parametrize(
+    "switches", [("no-small-tables",), ("ipra",), ("basic-regalloc",), ("no-small-tables", "ipra", "basic-regalloc")]
+)
 @pytest.mark.parametrize(("mode", "jobs"), [("full", ()), ("thin", ("-flto-jobs=1",))])
 def test_a_switch_of_a_store_gives_the_program_of_its_options_where_modules_are_linked_in_turn(
     native: Target, tmp_path: Path, mode: str, jobs: tuple[str, ...], switches: tuple[str, ...]
@@ -265,6 +272,16 @@ def test_a_switch_of_a_store_gives_the_program_of_its_options_where_modules_are_
     assert made == program.object("program") != plain
 
 
+def test_a_linker_that_generates_code_without_optimisation_keeps_its_allocator(native: Target, tmp_path: Path) -> None:
+    program = switch_program(native, tmp_path, "full")
+    program.link("-Wl,--lto-CGO0", plugin=False)
+    plain = program.object("program")
+    (tmp_path / "words").write_text("--lto-CGO0\n")
+    for word in ("-Wl,--lto-CGO0", "-Wl,@words"):
+        program.link(word, decisions=write_choices(program, "set basic-regalloc"))
+        assert program.object("program") == plain
+
+
 @pytest.mark.parametrize(
     "jobs", [(), ("-flto-jobs=2",), ("-flto-jobs=1", "-Wl,--thinlto-jobs=2"), ("-flto-jobs=1", "-Wl,@words")]
 )
@@ -275,9 +292,10 @@ def test_a_switch_of_a_store_is_not_set_by_thin_lto_whose_threads_would_share_it
     (tmp_path / "words").write_text("--thinlto-jobs=2\n")
     program.link(plugin=False)
     plain = program.object("program")
-    said = program.link(*jobs, decisions=write_choices(program, "set no-small-tables", "set ipra"))
+    switches = ("set no-small-tables", "set ipra", "set basic-regalloc")
+    said = program.link(*jobs, decisions=write_choices(program, *switches))
     assert program.object("program") == plain
-    assert "0 of 2 decisions applied to part1.c; ThinLTO sets switches by one job alone: -flto-jobs=1\n" in said
+    assert "0 of 3 decisions applied to part1.c; ThinLTO sets switches by one job alone: -flto-jobs=1\n" in said
 
 
 def test_switches_of_a_module_end_before_thin_lto_optimises_the_next_one(native: Target, tmp_path: Path) -> None:
@@ -293,7 +311,8 @@ def test_switches_of_a_module_end_before_thin_lto_optimises_the_next_one(native:
         program.link("-flto-jobs=1", "-Wl,--lto-obj-path=made", plugin=bool(store), decisions=store)
         return [path.read_bytes() for path in sorted(tmp_path.glob("made*"))]
 
-    plain, switched = objects(), objects(write_choices(program, "set no-small-tables", "set ipra"))
+    switches = ("set no-small-tables", "set ipra", "set basic-regalloc")
+    plain, switched = objects(), objects(write_choices(program, *switches))
     assert [one == other for one, other in zip(plain, switched, strict=True)].count(False) == 1
 
 
@@ -311,7 +330,8 @@ def test_switches_of_the_merged_module_do_not_reach_modules_that_thin_lto_optimi
         program.link("thin.o", "-Wl,--lto-obj-path=made", plugin=bool(store), decisions=store)
         return [path.read_bytes() for path in sorted(tmp_path.glob("made*"))]
 
-    plain, switched = objects(), objects(write_choices(program, "set no-small-tables", "set ipra"))
+    switches = ("set no-small-tables", "set ipra", "set basic-regalloc")
+    plain, switched = objects(), objects(write_choices(program, *switches))
     assert len(plain) == 2
     assert [one == other for one, other in zip(plain, switched, strict=True)] == [False, True]
 

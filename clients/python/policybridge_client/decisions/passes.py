@@ -48,8 +48,9 @@ MODULE_PIPELINES: Final = ("iroutliner",)
 """Passes that may be added to a module, at its last point alone; functions may be kept from them."""
 
 SWITCHES: Final = (
-    "ext-tsp", "no-small-tables", "split-conditions", "list-burr", "aggressive-cse", "no-edge-splits",
-    "split-for-size", "reverse-assignment", "spare-callee-saved", "tail-merge", "ipra",
+    "ext-tsp", "no-small-tables", "split-conditions", "list-burr", "alias-combining", "hoist-geps", "no-cmov",
+    "aggressive-cse", "no-edge-splits", "ilp-schedule", "split-for-size", "reverse-assignment",
+    "spare-callee-saved", "basic-regalloc", "tail-merge", "ipra",
 )  # fmt: skip
 """Options of LLVM that code generation reads for each function; for the whole module those of `MODULE_SWITCHES`."""
 
