@@ -124,17 +124,18 @@ bool is_on_command_line(StringRef option) {
   return found != cl::getRegisteredOptions().end() && found->second->getNumOccurrences();
 }
 
-/// Whether a linker may have been told to generate code without optimisation. The words of a response file are not known.
-bool may_generate_plainly() {
+/// Whether a linker may have been told to generate code without optimisation, or in several threads. The words of a
+/// response file are not known.
+bool may_generate_otherwise() {
   return any_of(own_command(), [](const StringRef word) {
-    return word.starts_with("@") || word.ltrim('-') == "lto-CGO0";
+    return word.starts_with("@") || word.contains("lto-CGO0") || word.contains("lto-partitions");
   });
 }
 
 } // namespace
 
 void choose_allocators(const Module &module) {
-  if (has_allocators() && Triple(module.getTargetTriple()).getArch() == Triple::x86_64 && !is_of_rustc(module) && !may_generate_plainly() &&
+  if (has_allocators() && Triple(module.getTargetTriple()).getArch() == Triple::x86_64 && !is_of_rustc(module) && !may_generate_otherwise() &&
       !is_on_command_line("regalloc") && !is_on_command_line("optimize-regalloc"))
     Allocators::all().choose();
 }

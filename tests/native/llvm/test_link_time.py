@@ -272,13 +272,14 @@ def test_a_switch_of_a_store_gives_the_program_of_its_options_where_modules_are_
     assert made == program.object("program") != plain
 
 
-def test_a_linker_that_generates_code_without_optimisation_keeps_its_allocator(native: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["--lto-CGO0", "--lto-partitions=2"])
+def test_a_linker_that_generates_code_otherwise_keeps_its_allocator(native: Target, tmp_path: Path, word: str) -> None:
     program = switch_program(native, tmp_path, "full")
-    program.link("-Wl,--lto-CGO0", plugin=False)
+    program.link(f"-Wl,{word}", plugin=False)
     plain = program.object("program")
-    (tmp_path / "words").write_text("--lto-CGO0\n")
-    for word in ("-Wl,--lto-CGO0", "-Wl,@words"):
-        program.link(word, decisions=write_choices(program, "set basic-regalloc"))
+    (tmp_path / "words").write_text(f"{word}\n")
+    for given in (f"-Wl,{word}", "-Wl,@words"):
+        program.link(given, decisions=write_choices(program, "set basic-regalloc"))
         assert program.object("program") == plain
 
 

@@ -48,7 +48,7 @@ MODULE_PIPELINES: Final = ("iroutliner",)
 """Passes that may be added to a module, at its last point alone; functions may be kept from them."""
 
 SWITCHES: Final = (
-    "ext-tsp", "no-small-tables", "split-conditions", "list-burr", "alias-combining", "hoist-geps", "no-cmov",
+    "ext-tsp", "no-small-tables", "split-conditions", "list-burr", "hoist-geps", "no-cmov",
     "aggressive-cse", "no-edge-splits", "ilp-schedule", "split-for-size", "reverse-assignment",
     "spare-callee-saved", "basic-regalloc", "tail-merge", "ipra",
 )  # fmt: skip
