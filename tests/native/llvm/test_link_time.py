@@ -233,7 +233,7 @@ __attribute__((used)) static int pressed(int *a, int n, int b) {
   return s + t * u - v * sink(s ^ v) + b;
 }
 """
-"""A table that is small, a caller that need not spare registers which `get` leaves alone, and more values than registers."""
+"""A small table, a caller that need not spare registers which `get` leaves alone, and more values than registers."""
 
 
 def switch_program(native: Target, folder: Path, mode: str) -> Program:
