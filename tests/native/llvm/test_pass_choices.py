@@ -366,7 +366,7 @@ def regular(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Tuner], tuple
     return made
 
 
-@pytest.mark.parametrize("switch", sorted(set(SWITCHES) - {"ext-tsp"}))
+@pytest.mark.parametrize("switch", sorted(set(SWITCHES) - {"ext-tsp", "hoist-geps"}))
 def test_a_switch_for_all_functions_gives_the_object_of_its_options(
     tuner: Tuner, regular: Callable[[Tuner], tuple[Path, bytes]], switch: str
 ) -> None:
@@ -377,6 +377,23 @@ def test_a_switch_for_all_functions_gives_the_object_of_its_options(
     made = tuner.compile(module, *flags, decisions=store, module=module.name)
     assert made.store["applied"] == 1
     assert made.output == expected != plain
+
+
+def test_addresses_behind_a_large_part_of_an_object_are_hoisted(tuner: Tuner) -> None:
+    source = tuner.folder / "object.c"
+    source.write_text("""
+extern struct { char part[4096]; int a, b, c, d; } object;
+int get(int);
+int sum(int n) {
+  int s = object.a * n;
+  if (get(s)) { object.b = s; object.c += get(object.d); }
+  object.a = s ^ object.d; object.d = get(object.c); object.b += s;
+  return s + object.a + object.b;
+}
+""")
+    expected = tuner.plain(source, "-Oz", *options_of("hoist-geps"))
+    made = tuner.compile(source, decisions=tuner.choose("object.c", [("", "set", "hoist-geps")]))
+    assert made.output == expected != tuner.plain(source)
 
 
 def test_switches_that_one_pass_reads_are_set_together_and_for_their_function_alone(
