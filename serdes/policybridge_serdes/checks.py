@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_serdes.contract import Codec
-from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec
+from policybridge_serdes.specs import VARIES, ElementType, Layout, TensorSpec, can_hold
 
 _LARGEST_HEADER = 1 << 14
-_LARGEST_SHAPE = 2**40
 
 _T = TypeVar("_T")
 Prepared = tuple[Layout, Codec]
@@ -58,12 +57,12 @@ def fill_shape(spec: TensorSpec, sizes: list[int]) -> tuple[int, ...]:
     """Return the spec's shape with each −1 replaced by the next of ``sizes``.
 
     Raises:
-        InvalidError: numpy cannot hold this shape. An empty tensor can announce such a shape without sending any bytes.
+        InvalidError: the shape is too large. An empty tensor can announce such a shape without sending any bytes.
 
     """
     following = iter(sizes)
     shape = tuple(next(following) if dim == VARIES else dim for dim in spec.shape)
-    if math.prod(dim or 1 for dim in shape) > _LARGEST_SHAPE:
+    if not can_hold(shape):
         raise InvalidError(f"{spec}: no tensor has the shape {list(shape)}")
     return shape
 

@@ -20,9 +20,19 @@ VARIES: Final = -1
 MAX_LAYOUT_BYTES: Final = 2**31 - 1
 """numpy's limit for one record; transports set much lower ones."""
 
-
 MAX_DIMENSIONS: Final = 31
 """numpy 1's limit for the dimensions of an array, less one for the batch."""
+
+_MAX_ELEMENTS: Final = 2**40
+_MAX_BESIDE_ZERO: Final = 2**26
+
+
+def can_hold(shape: Sequence[int]) -> bool:
+    """Tell whether a received shape, whose sizes are not negative, is small enough.
+
+    Sizes beside a 0 cost no bytes of a message, but summing along the empty dimension makes a tensor of them.
+    """
+    return math.prod(size or 1 for size in shape) <= (_MAX_BESIDE_ZERO if 0 in shape else _MAX_ELEMENTS)
 
 
 class ElementType(Enum):

@@ -33,6 +33,7 @@ class TestBitstream(SerDesConformance):
         (ONE_FLOAT, pack_sizes(2**63, 2)),
         (ONE_FLOAT, pack_sizes(1 << 30, 1) + bytes(4)),
         (ONE_FLOAT, pack_sizes(0, 2**63)),
+        (ONE_FLOAT, pack_sizes(2**27, 0)),
         (ONE_STRING, pack_sizes(2**40)),
         (ONE_STRING, pack_sizes(2) + b"\xff\xff\xff\xff" * 2 + b"ab"),
         (ONE_STRING, pack_sizes(1) + b"\1\0\0\0\xff"),

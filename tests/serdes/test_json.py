@@ -31,6 +31,7 @@ class TestJson(SerDesConformance):
     lies = (
         (ONE_FLOAT, b'[{"shape":[4611686018427387904,4],"data":[]}]'),
         (ONE_FLOAT, b'[{"shape":[0,99999999999999999999],"data":[]}]'),
+        (ONE_FLOAT, b'[{"shape":[134217728,0],"data":[]}]'),
         (ONE_FLOAT, b'[{"shape":[-1,-1],"data":[1]}]'),
         (ONE_FLOAT, b'[{"shape":[1,2],"data":[1]}]'),
         (ONE_FLOAT, b'[{"shape":[1],"data":[1]}]'),

@@ -33,6 +33,7 @@ class TestProtobuf(SerDesConformance):
     lies = (
         (ONE_FLOAT, tensors_bytes(b"", sizes=(2**62, 4))),
         (ONE_FLOAT, tensors_bytes(b"", sizes=(0, 2**64 - 1))),
+        (ONE_FLOAT, tensors_bytes(b"", sizes=(2**27, 0))),
         (ONE_FLOAT, tensors_bytes(bytes(4), sizes=(1, 2))),
         (ONE_FLOAT, tensors_bytes(bytes(3), sizes=(1, 1))),
         (ONE_FLOAT, tensors_bytes(bytes(4), sizes=(1,))),

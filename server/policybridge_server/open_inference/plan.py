@@ -3,14 +3,13 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from policybridge.inference import inference_service_pb2 as pb
 from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import ElementType, Layout, PolicyVersion, Signature, TensorSpec, Values
-from policybridge_serdes.specs import MAX_DIMENSIONS
+from policybridge_serdes.specs import MAX_DIMENSIONS, can_hold
 from policybridge_serdes.values import tensor
 from policybridge_server.engine.batcher import Batcher
 from policybridge_server.engine.loaded import LoadedVersion
@@ -19,9 +18,6 @@ from policybridge_server.open_inference.datatypes import advice_from_json, datat
 from policybridge_server.open_inference.inputs import ModelInput, Shape, batch_size, full_shape, model_inputs
 from policybridge_server.open_inference.rows import PackedRow, PackedRows, Rows, VaryingRows
 from policybridge_server.open_inference.supported import check_supported
-
-_LARGEST_ELEMENTS: Final = 2**40
-"""Of a shape; beyond it even tensors without elements could not be held."""
 
 
 @dataclass
@@ -123,10 +119,7 @@ def _shape(given: pb.ModelInferRequest.InferInputTensor) -> Shape:
             f"inputs[{given.name}].shape", f"{given.name} has {count} dimensions; at most {MAX_DIMENSIONS} are possible"
         )
     shape = tuple(given.shape)
-    elements = 1
-    for size in shape:
-        elements *= max(size, 1)
-    if any(size < 0 for size in shape) or elements > _LARGEST_ELEMENTS:
+    if any(size < 0 for size in shape) or not can_hold(shape):
         raise FieldError(f"inputs[{given.name}].shape", f"{given.name}: no tensor has the shape {list(shape)}")
     return shape
 

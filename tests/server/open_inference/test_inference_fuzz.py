@@ -128,6 +128,7 @@ def test_so_does_one_whose_bytes_were_damaged(ask: Ask, request: Any, data: st.D
         ([("x", "INT64", [1])], [b"12345678", b""], "2 raw contents came for 1 inputs"),
         ([("x", "INT64", [-1])], [b"12345678"], r"no tensor has the shape \[-1\]"),
         ([("x", "INT64", [2**62, 2**62])], [b""], "no tensor has the shape"),
+        ([("x", "INT64", [2**27, 0])], [b""], "no tensor has the shape"),
         (
             [("x", "INT64", [1]), ("z", "INT8", [2**30])],
             [b"12345678", b""],
