@@ -5,7 +5,6 @@
 #include "messages.h"
 #include "session.h"
 #include "stream.h"
-#include "utf8.h"
 
 #include <algorithm>
 #include <mutex>
@@ -84,7 +83,7 @@ private:
     v1::EvaluateResponse response;
     const auto [end, status] = call(&v1::PolicyService::Stub::Evaluate, v1::EvaluateRequest(), response);
     if (end == WaitEnd::Answered && status.error_code() == ::grpc::StatusCode::UNAVAILABLE)
-      return unavailable("could not reach the server at " + server_.target + ": " + valid_utf8(status.error_message()));
+      return unavailable("could not reach the server at " + server_.target + ": " + status.error_message());
     return end == WaitEnd::Answered ? Status() : server_.status_of(end, status);
   }
 
@@ -125,8 +124,6 @@ private:
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     // Otherwise channels of one target share a connection, and with it the pause after a failed try.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    // With retries gRPC reads the status of a response that has none, and ends the process (1.51).
-    arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     return ::grpc::CreateCustomChannel(server_.target, server_.access.channel(), arguments);
   }
 

@@ -1,7 +1,6 @@
 #include "stream.h"
 
 #include "deadline.h"
-#include "utf8.h"
 
 #include <algorithm>
 
@@ -16,8 +15,7 @@ constexpr std::chrono::microseconds closing = std::chrono::seconds(1);
 Status GrpcServer::status_of(const ::grpc::Status &failure) const {
   if (failure.ok())
     return unavailable("the server at " + target + " ended the session");
-  // A server may send any bytes.
-  const std::string details = failure.error_message().empty() ? "no reason given" : valid_utf8(failure.error_message());
+  const std::string details = failure.error_message().empty() ? "no reason given" : failure.error_message();
   const ::grpc::StatusCode code = failure.error_code();
   if (code == ::grpc::StatusCode::UNAVAILABLE || code == ::grpc::StatusCode::CANCELLED)
     return unavailable("the server at " + target + ": " + details);
@@ -33,12 +31,6 @@ Status GrpcServer::status_of(WaitEnd end, const ::grpc::Status &failure) const {
   if (end == WaitEnd::Interrupted)
     return {StatusCode::Cancelled, "interrupted while waiting for the server at " + target};
   return status_of(failure);
-}
-
-bool was_refused(const Status &status) {
-  // gRPC tells it in its text alone.
-  const auto told = [&](const char *text) { return status.message().find(text) != std::string::npos; };
-  return status.code() == StatusCode::Unavailable && (told("GOAWAY received") || told("RST_STREAM with error code 7"));
 }
 
 Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer server, std::shared_ptr<CallDeadlines> deadlines)

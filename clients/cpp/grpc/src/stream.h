@@ -30,9 +30,6 @@ struct GrpcServer {
   Status status_of(WaitEnd end, const ::grpc::Status &failure) const;
 };
 
-/// Whether a server has not seen the call that failed so: it is leaving, or takes no more streams.
-bool was_refused(const Status &status);
-
 /// One Session RPC with one request under way at a time. Each wait has its own deadline.
 class Stream {
 public:
