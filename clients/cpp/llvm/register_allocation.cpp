@@ -7,6 +7,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/CodeGen/Passes.h"
 #include "llvm/CodeGen/RegAllocRegistry.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Pass.h"
@@ -46,6 +47,11 @@ public:
       resolve(allocator);
     return allocator.runOnFunction(function);
   }
+
+#if LLVM_VERSION_MAJOR < 22
+  // LLVM 22 has no such function of its own, and must load this plugin to hear that it is another major's.
+  void *getAdjustedAnalysisPointer(AnalysisID) override { return this; }
+#endif
 
   void releaseMemory() override {
     greedy_->releaseMemory();
