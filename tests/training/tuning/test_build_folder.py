@@ -135,3 +135,16 @@ def test_a_store_is_named_where_a_source_is_in_a_repository_within_the_project()
     Path("part/b.c").touch()
     (line,) = applied("./build.sh", sources=[Path("a.c"), Path("part/b.c")])
     assert f"--decisions {Path.cwd()}/policybridge.decisions --" in line
+
+
+@pytest.mark.parametrize(
+    "written", ["", '{"directories": {"sou', '{"directories": 3}', '[{"name": "c_args", "value"', "[3]"]
+)
+def test_a_meson_folder_with_half_of_its_files_still_gets_lines(written: str) -> None:
+    information = Path("build", "meson-info")
+    information.mkdir(parents=True)
+    for name in ("meson-info.json", "intro-buildoptions.json"):
+        (information / name).write_text(written)
+    setup, build = applied("ninja", "-C", "build")
+    assert setup.endswith(" meson setup tuned")
+    assert build == "ninja -C tuned"

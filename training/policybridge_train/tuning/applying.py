@@ -13,7 +13,7 @@ from policybridge_client.llvm.launcher import find_launcher
 from policybridge_client.llvm.plugins import loads_early
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.lto import Mode
-from policybridge_train.tuning.build_folder import BuildFolder, where
+from policybridge_train.tuning.build_folder import BuildFolder, place_words
 from policybridge_train.tuning.compilers import BuildCompilers
 
 _CMAKE_LANGUAGES: Final = {"C": "CC", "CXX": "CXX"}
@@ -102,7 +102,7 @@ class Ending:
         words = [word for word in self.build[1:] if word.partition("=")[0] not in ("-B", "CC", "CXX")]
         is_configured = folder.system == "configure"
         if is_configured:
-            yield shlex.join([self.build[0], *where(self.build), "clean"])
+            yield shlex.join([self.build[0], *place_words(self.build), "clean"])
         yield f"{shlex.join([self.build[0], *([] if is_configured else ['-B']), *words])} {self._assigned}"
         yield from self._by_configure()
 

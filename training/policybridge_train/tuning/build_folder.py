@@ -1,13 +1,14 @@
 """The folder that a build's command builds, and what CMake, Meson or a configure script keeps there."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from configparser import ConfigParser, Error
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, Literal, TypeVar
+
+import msgspec
 
 _CMAKE_CACHE: Final = "CMakeCache.txt"
 _CMAKE_SETTINGS: Final = re.compile(
@@ -24,14 +25,29 @@ _NAMING: Final = ("-C", "--directory", "--build")
 
 System = Literal["cmake", "meson", "configure", "other"]
 
+_T = TypeVar("_T")
+
+
+class _Directories(msgspec.Struct):
+    source: str = "."
+
+
+class _Info(msgspec.Struct):
+    directories: _Directories = msgspec.field(default_factory=_Directories)
+
+
+class _Option(msgspec.Struct):
+    name: str
+    value: object = None
+
 
 @dataclass(frozen=True)
 class BuildFolder:
-    """What a build's command builds.
+    """The folder of a build, and the system that configured it.
 
     Attributes:
-        path: as the command names it; ``.`` if it names none.
-        system: that configured the folder, ``other`` if none is known.
+        path: as the build's command names it; ``.`` if it names none.
+        system: ``other`` if none is known.
 
     """
 
@@ -51,7 +67,8 @@ class BuildFolder:
             found = _CMAKE_HOME.search(self._read(_CMAKE_CACHE))
             home = found[1] if found else "."
         else:
-            home = str(_parsed(self._read(_MESON_INFO)).get("directories", {}).get("source", "."))
+            info = _decoded(self._read(_MESON_INFO), _Info)
+            home = info.directories.source if info else "."
         return "." if Path(home).resolve() == Path.cwd() else home
 
     @property
@@ -70,10 +87,9 @@ class BuildFolder:
         except Error:
             return {}
         options = dict(given["options"]) if given.has_section("options") else {}
-        for each in cast("list[dict[str, object]]", json.loads(self._read(_MESON_VALUES) or "[]")):
-            name, value = str(each.get("name")), each.get("value")
-            if name in _MESON_FLAGS and value:
-                options.setdefault(name, str(value))
+        for each in _decoded(self._read(_MESON_VALUES), list[_Option]) or ():
+            if each.name in _MESON_FLAGS and each.value:
+                options.setdefault(each.name, str(each.value))
         return options
 
     def _read(self, name: str) -> str:
@@ -81,7 +97,7 @@ class BuildFolder:
         return file.read_text(encoding="utf-8", errors="surrogateescape") if file.is_file() else ""
 
 
-def where(build: Sequence[str]) -> list[str]:
+def place_words(build: Sequence[str]) -> list[str]:
     """Give the words with which a command of make names its folder and its makefile."""
     words = list(build[1:])
     found: list[str] = []
@@ -110,5 +126,9 @@ def _system(folder: Path) -> System:
     return "configure" if (folder / "config.log").is_file() else "other"
 
 
-def _parsed(text: str) -> dict[str, dict[str, str]]:
-    return cast("dict[str, dict[str, str]]", json.loads(text or "{}"))
+def _decoded(text: str, wanted: type[_T]) -> _T | None:
+    """Read a file of Meson's; ``None`` if a setup that was ended left half of it."""
+    try:
+        return msgspec.json.decode(text, type=wanted)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
