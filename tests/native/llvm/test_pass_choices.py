@@ -440,13 +440,15 @@ def test_functions_keep_to_the_platforms_registers_where_something_else_relies_o
     assert (made.status, made.output) == (0, tuner.plain(source, "-Oz", *flags.split()))
 
 
+@pytest.mark.parametrize("switch", ["ipra", "basic-regalloc"])
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])
-def test_exceptions_pass_functions_that_know_each_others_registers(tuner: Tuner, level: str) -> None:
+def test_exceptions_pass_functions_whose_registers_a_switch_changes(tuner: Tuner, level: str, switch: str) -> None:
     source = tuner.folder / "unwinding.cpp"
     source.write_text(UNWINDING)
-    store = tuner.choose("unwinding.cpp", [("", "set", "ipra")], level=level[1:])
+    store = tuner.choose("unwinding.cpp", [("", "set", switch)], level=level[1:])
     made = tuner.compile(source, level, "-fno-inline", decisions=store)
-    assert made.output != tuner.plain(source, level, "-fno-inline")
+    expected = tuner.plain(source, level, "-fno-inline", *options_of(switch))
+    assert made.output == expected != tuner.plain(source, level, "-fno-inline")
     (tuner.folder / "unwinding.o").write_bytes(made.output)
     program = tuner.folder / "unwinding"
     link = [f"clang++-{tuner.major}", str(tuner.folder / "unwinding.o"), "-o", str(program)]

@@ -1,6 +1,5 @@
 """LLVM's basic register allocator by function, in stock compilers whose one allocator is the greedy one."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from policybridge_train.objects.elf import ObjectFile
 from tests.native.conftest import Target
 from tests.native.llvm.stores import Tuner
-from tests.native.llvm.test_pass_choices import UNWINDING
 
 PRESSED = """
 int get(int);
@@ -94,17 +92,3 @@ def test_llvms_own_allocator_stays_where_another_may_be_meant(tuner: Tuner, pres
     words = ("-Oz", *flags.split())
     made = tuner.compile(pressed, *words, decisions=choose(tuner, ""))
     assert (made.status, made.output) == (0, tuner.plain(pressed, *words))
-
-
-@pytest.mark.parametrize("level", ["-Oz", "-O2"])
-def test_exceptions_pass_functions_of_the_basic_allocator(tuner: Tuner, level: str) -> None:
-    source = tuner.folder / "unwinding.cpp"
-    source.write_text(UNWINDING)
-    store = tuner.choose("unwinding.cpp", [("", "set", "basic-regalloc")], level=level[1:])
-    made = tuner.compile(source, level, "-fno-inline", decisions=store)
-    assert made.output == tuner.plain(source, level, "-fno-inline", *BASIC) != tuner.plain(source, level, "-fno-inline")
-    (tuner.folder / "unwinding.o").write_bytes(made.output)
-    program = tuner.folder / "unwinding"
-    link = [f"clang++-{tuner.major}", str(tuner.folder / "unwinding.o"), "-o", str(program)]
-    subprocess.run(link, check=True)
-    assert subprocess.run([program], check=False).returncode == 0
