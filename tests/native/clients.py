@@ -28,8 +28,12 @@ from policybridge_serdes import (
     pack,
     tensor,
 )
+from tests.native.conftest import ASAN_OPTIONS
 
-SANITIZED = {"ASAN_OPTIONS": "abort_on_error=0:exitcode=99", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+SANITIZED = {
+    "ASAN_OPTIONS": f"abort_on_error=0:exitcode=99:{ASAN_OPTIONS}",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+}
 
 
 class Program:

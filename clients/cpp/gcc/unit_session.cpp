@@ -25,19 +25,9 @@ std::vector<TensorSpec> feature_specs() {
   return specs;
 }
 
-/// A context is UTF-8, and the names of files and of functions may hold any bytes.
-std::string valid_utf8(std::string_view text) {
-  std::string valid;
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    valid.append(length ? text.substr(0, length) : "\xef\xbf\xbd");
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return valid;
-}
-
 /// The decisions have their functions as contexts, so the source file is a label, too.
 Settings with_source(Settings settings, const std::string &source) {
+  // The names of files and of functions may hold any bytes.
   settings.labels.insert({"source", valid_utf8(source)});
   return settings;
 }

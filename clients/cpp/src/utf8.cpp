@@ -1,5 +1,7 @@
 #include "utf8.h"
 
+#include <algorithm>
+
 namespace policybridge {
 
 void append_utf8(std::string &to, std::uint32_t point) {
@@ -39,6 +41,16 @@ bool is_utf8(std::string_view text) noexcept {
     text.remove_prefix(length);
   }
   return true;
+}
+
+std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    valid.append(length ? text.substr(0, length) : "\xef\xbf\xbd");
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return valid;
 }
 
 std::string quoted(std::string_view bytes) {

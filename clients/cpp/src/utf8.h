@@ -17,6 +17,9 @@ std::size_t utf8_length(std::string_view text) noexcept;
 /// Whether all of `text` is valid UTF-8.
 bool is_utf8(std::string_view text) noexcept;
 
+/// The text, with U+FFFD in place of each byte that is part of no code point.
+std::string valid_utf8(std::string_view text);
+
 /// The first 60 bytes of a peer's data in quotes, for an error message; all but printable ASCII is escaped.
 std::string quoted(std::string_view bytes);
 

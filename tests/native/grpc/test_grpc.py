@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from policybridge_serdes import ElementType, Outcome, Signature, TensorSpec, pack
 from policybridge_server.ledger.reader import LedgerReader
+from tests.client.hostile_peer import HostilePeer, hostile
 from tests.client.leaving import leaving
 from tests.client.policies import write_policies
 from tests.conftest import RunningServer, command, running_server
@@ -22,6 +24,7 @@ from tests.native.channels import Channel, ChannelError, running_channel
 from tests.native.conftest import ROOT, Target, missing, sanitized
 from tests.repositories import answering, write_python
 from tests.server.backends.backends import SAMPLES
+from tests.server.grpc.raw_peer import RST_STREAM, frame, word
 
 INT64 = ElementType.INT64
 SUM = Signature.of([TensorSpec("a", INT64), TensorSpec("b", INT64)], TensorSpec("sum", INT64))
@@ -339,6 +342,39 @@ def test_a_session_that_a_leaving_server_refused_is_opened_at_its_successor(
 ) -> None:
     with leaving(int(recording.server.grpc.rpartition(":")[2])) as port:
         assert connect(f"grpc:127.0.0.1:{port}").open("sum", SUM).ask(a=1, b=1).value.item() == 2
+
+
+def test_a_call_that_a_leaving_server_refused_is_made_at_its_successor(
+    channel: Channel, connect: Connect, recording: Recording
+) -> None:
+    session = channel.open("sum", SUM)
+    session.close()
+    successor = int(recording.server.grpc.rpartition(":")[2])
+    with leaving(successor) as port:
+        connect(f"grpc:127.0.0.1:{port}").say("check")
+    with leaving(successor) as port:
+        connect(f"grpc:127.0.0.1:{port}").report_past(session.told[0], "ok", size=3)
+    assert recording.outcome(session.told[0]) == Outcome({"size": 3.0}, "ok")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("asks", [lambda channel: channel.open("sum", SUM), lambda channel: channel.say("check")])
+def test_what_is_refused_late_and_asked_again_has_one_time_out_for_both(
+    build: Callable[[str], Path], asks: Callable[[Channel], object]
+) -> None:
+    def serve(peer: HostilePeer) -> None:
+        peer.await_call()
+        peer.await_message()
+        threading.Event().wait(9)
+        peer.send(frame(RST_STREAM, 0, peer.call, word(7)))
+        peer.await_end()
+
+    begun = monotonic()
+    with hostile(serve) as address, running_channel(build("plain"), address, timeout=10) as channel:
+        with pytest.raises(ChannelError, match="DEADLINE_EXCEEDED"):
+            asks(channel)
+        # With a time-out of its own for the second one it would be 19 s.
+        assert monotonic() - begun < 17
 
 
 def test_no_server_is_unavailable_and_the_message_names_the_address(connect: Connect) -> None:

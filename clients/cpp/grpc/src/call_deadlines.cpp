@@ -18,7 +18,7 @@ CallDeadline::~CallDeadline() { deadlines_.remove(*this); }
 void CallDeadline::begin(Clock::duration longest) noexcept {
   due_ = ticks(Clock::now() + longest);
   // Asked after the wait has begun: an interrupt that comes from now on finds it.
-  if (deadlines_.is_interrupted_)
+  if (deadlines_.is_interrupted_ || longest < deadlines_.longest_)
     deadlines_.hurry();
 }
 
@@ -64,7 +64,7 @@ void CallDeadlines::hurry() noexcept {
 
 void CallDeadlines::watch() {
   while (!ended_)
-    // A wait that begins meanwhile has the longest time-out, and so is due later; `begin_last` calls `hurry`.
+    // A wait that begins meanwhile and has the longest time-out is due later; a shorter one calls `hurry`.
     sleep(cancel_late(CallDeadline::Clock::now()));
 }
 

@@ -35,10 +35,10 @@ public:
   CallDeadline &operator=(const CallDeadline &) = delete;
   ~CallDeadline();
 
-  /// Begin a wait of at most so long, which is the longest of all.
+  /// Begin a wait of at most so long.
   void begin(Clock::duration longest) noexcept;
 
-  /// The same for a shorter wait, which nothing interrupts.
+  /// The same for a wait that nothing interrupts.
   void begin_last(Clock::duration time) noexcept;
 
   /// End the wait. Unless it was answered, the call is cancelled.

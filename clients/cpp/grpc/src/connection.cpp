@@ -5,6 +5,7 @@
 #include "messages.h"
 #include "session.h"
 #include "stream.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <mutex>
@@ -83,7 +84,7 @@ private:
     v1::EvaluateResponse response;
     const auto [end, status] = call(&v1::PolicyService::Stub::Evaluate, v1::EvaluateRequest(), response);
     if (end == WaitEnd::Answered && status.error_code() == ::grpc::StatusCode::UNAVAILABLE)
-      return unavailable("could not reach the server at " + server_.target + ": " + status.error_message());
+      return unavailable("could not reach the server at " + server_.target + ": " + valid_utf8(status.error_message()));
     return end == WaitEnd::Answered ? Status() : server_.status_of(end, status);
   }
 
@@ -96,13 +97,24 @@ private:
     return status.ok() ? Status() : server_.status_of(end, status);
   }
 
+  /// Make a unary call, and once more within the same time-out if the server has not seen it.
   template <class Method, class Request, class Response>
   std::pair<WaitEnd, ::grpc::Status> call(Method method, const Request &request, Response &response) {
+    const auto begun = CallDeadline::Clock::now();
+    const auto first = try_call(method, request, response, {});
+    if (!was_refused(server_.status_of(first.first, first.second)))
+      return first;
+    return try_call(method, request, response, CallDeadline::Clock::now() - begun);
+  }
+
+  template <class Method, class Request, class Response>
+  std::pair<WaitEnd, ::grpc::Status> try_call(Method method, const Request &request, Response &response,
+                                              CallDeadline::Clock::duration spent) {
     const std::shared_ptr<::grpc::Channel> channel = this->channel();
     ::grpc::ClientContext context;
     server_.access.show(context);
     CallDeadline deadline(*deadlines_, context);
-    deadline.begin(server_.timeout);
+    deadline.begin(server_.timeout - spent);
     const ::grpc::Status status = ((*v1::PolicyService::NewStub(channel)).*method)(&context, request, &response);
     return {deadline.end(), status};
   }
@@ -124,6 +136,8 @@ private:
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     // Otherwise channels of one target share a connection, and with it the pause after a failed try.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    // With retries gRPC reads the status of a response that has none, and ends the process (1.51).
+    arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     return ::grpc::CreateCustomChannel(server_.target, server_.access.channel(), arguments);
   }
 

@@ -11,18 +11,24 @@ namespace policybridge {
 
 Result<std::unique_ptr<Session>> GrpcSession::open(Calls calls, std::string server, const OpenOptions &options,
                                                    const Signature &signature) {
+  const auto begun = CallDeadline::Clock::now();
   std::unique_ptr<Stream> stream = calls(std::chrono::microseconds::max());
   v1::SessionRequest request;
   *request.mutable_open() = to_message(options, signature);
   v1::SessionResponse response;
-  if (Status status = stream->request({}, request, response); !status.ok())
+  Status status = stream->request({}, request, response);
+  if (was_refused(status)) {
+    stream = calls(std::chrono::microseconds::max());
+    status = stream->request({}, request, response, CallDeadline::Clock::now() - begun);
+  }
+  if (!status.ok())
     return status;
   if (!response.has_opened())
     return stream->fail(internal_error("the server's first answer is not `opened`"));
   std::unique_ptr<GrpcSession> session(new GrpcSession(std::move(calls), std::move(server), std::move(stream),
                                                        from_message(response.opened()), options.exploration.has_value()));
   if (options.several_kinds)
-    if (Status status = session->bind(signature); !status.ok())
+    if (status = session->bind(signature); !status.ok())
       return status;
   return std::unique_ptr<Session>(std::move(session));
 }

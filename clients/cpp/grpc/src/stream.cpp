@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include "deadline.h"
+#include "utf8.h"
 
 #include <algorithm>
 
@@ -15,7 +16,8 @@ constexpr std::chrono::microseconds closing = std::chrono::seconds(1);
 Status GrpcServer::status_of(const ::grpc::Status &failure) const {
   if (failure.ok())
     return unavailable("the server at " + target + " ended the session");
-  const std::string details = failure.error_message().empty() ? "no reason given" : failure.error_message();
+  // A server may send any bytes.
+  const std::string details = failure.error_message().empty() ? "no reason given" : valid_utf8(failure.error_message());
   const ::grpc::StatusCode code = failure.error_code();
   if (code == ::grpc::StatusCode::UNAVAILABLE || code == ::grpc::StatusCode::CANCELLED)
     return unavailable("the server at " + target + ": " + details);
@@ -33,6 +35,12 @@ Status GrpcServer::status_of(WaitEnd end, const ::grpc::Status &failure) const {
   return status_of(failure);
 }
 
+bool was_refused(const Status &status) {
+  // gRPC tells it in its text alone.
+  const auto told = [&](const char *text) { return status.message().find(text) != std::string::npos; };
+  return status.code() == StatusCode::Unavailable && (told("GOAWAY received") || told("RST_STREAM with error code 7"));
+}
+
 Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer server, std::shared_ptr<CallDeadlines> deadlines)
     : server_(std::move(server)), deadlines_(std::move(deadlines)), stub_(v1::PolicyService::NewStub(channel)) {
   context_.set_initial_metadata_corked(true);
@@ -41,9 +49,9 @@ Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer serve
 }
 
 Status Stream::request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
-                       v1::SessionResponse &response) {
-  due_ = CallDeadline::Clock::now() + server_.timeout;
-  return within_deadline([&] { return exchange(before, request, response); });
+                       v1::SessionResponse &response, CallDeadline::Clock::duration spent) {
+  due_ = CallDeadline::Clock::now() + server_.timeout - spent;
+  return within_deadline([&] { return exchange(before, request, response); }, spent);
 }
 
 Status Stream::next(v1::SessionResponse &response) {
@@ -57,10 +65,10 @@ Status Stream::send(Span<const v1::SessionRequest> messages) {
 }
 
 /// Make a call of the stream that gives whether it worked.
-template <class Call> Status Stream::within_deadline(Call &&call) {
+template <class Call> Status Stream::within_deadline(Call &&call, CallDeadline::Clock::duration spent) {
   if (!over_.ok())
     return failed_precondition("the session is over: " + over_.message());
-  deadline_.begin(server_.timeout);
+  deadline_.begin(server_.timeout - spent);
   const bool answered = call();
   ::grpc::Status status;
   if (!answered)

@@ -30,6 +30,9 @@ struct GrpcServer {
   Status status_of(WaitEnd end, const ::grpc::Status &failure) const;
 };
 
+/// Whether a server has not seen the call that failed so: it is leaving, or takes no more streams.
+bool was_refused(const Status &status);
+
 /// One Session RPC with one request under way at a time. Each wait has its own deadline.
 class Stream {
 public:
@@ -39,10 +42,10 @@ public:
   Stream &operator=(const Stream &) = delete;
   ~Stream() { close(); }
 
-  /// Send `before`, then `request`, and wait for the answer to `request`; those before get no answer. An error ends the
-  /// session.
-  Status request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
-                 v1::SessionResponse &response);
+  /// Send `before`, then `request`, and wait for the answer to `request`; those before get no answer. `spent` of the
+  /// time-out is over. An error ends the session.
+  Status request(Span<const v1::SessionRequest> before, const v1::SessionRequest &request, v1::SessionResponse &response,
+                 CallDeadline::Clock::duration spent = {});
 
   /// Wait for a further answer to the latest request; once its time-out is over, no more are waited for. An error ends the
   /// session.
@@ -70,7 +73,7 @@ public:
   void close() noexcept;
 
 private:
-  template <class Call> Status within_deadline(Call &&call);
+  template <class Call> Status within_deadline(Call &&call, CallDeadline::Clock::duration spent = {});
   bool write(Span<const v1::SessionRequest> messages);
   bool exchange(Span<const v1::SessionRequest> before, const v1::SessionRequest &request,
                 v1::SessionResponse &response);
