@@ -24,6 +24,14 @@ advice = {name = "scores", type = "float", shape = [2]}
 """
 """What policy.toml says of a policy that gives two scores, and so can explore."""
 
+SMALL_KIND = """
+decides = ["inlining_decision", "pass_choice"]
+[kinds.pass_choice]
+[kinds.inlining_decision.scope]
+level = ["Oz"]
+"""
+"""What policy.toml says of a policy that decides inlining at one level, and passes at all."""
+
 _SOURCE = """
 import time
 from pathlib import Path
@@ -66,4 +74,5 @@ def write_policies(repository: Path) -> None:
     write_python(repository, "narrow", _SOURCE.format(answer="0"), '[scope]\ntarget = ["x86_64"]\n')
     write_python(repository, "small", _SOURCE.format(answer="0"), '[scope]\nlevel = ["Oz"]\nphase = ["compile"]\n')
     write_python(repository, "both", _SOURCE.format(answer="0"), 'decides = ["inlining_decision", "pass_choice"]')
+    write_python(repository, "small-kind", _SOURCE.format(answer="0"), SMALL_KIND)
     write_python(repository, "drawn", _SOURCE.format(answer='np.zeros(2, "float32")'), DRAWN)

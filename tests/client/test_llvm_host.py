@@ -322,11 +322,20 @@ def test_a_session_has_the_labels_that_a_scope_is_compared_with(command: str, la
 
 
 @pytest.mark.parametrize("compiler", DRIVERS)
-def test_outside_of_a_policys_scope_the_compiler_decides(server: RunningServer, folder: Path, compiler: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "fault"),
+    [
+        ("small", "small@1 is for level Oz, and the compilation has 'O2' ([scope]"),
+        ("small-kind", "small-kind@1 decides inlining_decision for level Oz, and the compilation has 'O2' ([kinds."),
+    ],
+)
+def test_outside_of_a_policys_scope_the_compiler_decides(
+    server: RunningServer, folder: Path, compiler: str, policy: str, fault: str
+) -> None:
     words = words_for(compiler, "-O2", write_source(folder).name)
     expected = plain(words, "made.o")
-    report = compile_with(server, "small", words)
+    report = compile_with(server, policy, words)
     assert (report.status, report.statistics.decisions) == (0, 0)
     assert report.fallback is not None
-    assert "small@1 is for level Oz, and the compilation has 'O2'" in report.fallback.reason
+    assert fault in report.fallback.reason
     assert Path("made.o").read_bytes() == expected

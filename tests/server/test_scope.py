@@ -57,9 +57,23 @@ def test_a_label_outside_of_the_scope_is_refused_with_both(opened: Opening, labe
 
 
 @pytest.mark.parametrize(
-    "scope", ["level = []", 'level = "Oz"', "level = [2]", '"" = ["Oz"]', 'level = [""]', f"level = {['Oz'] * 33}"]
+    ("scope", "why"),
+    [
+        ("level = []", r"\[scope\] has level = \[\]; .* of 1 to 32 texts .* such as level = \['VALUE'\]$"),
+        ('level = ["\\u001b[31m"]', r"has level = \['\\x1b\[31m'\]; .* printable"),
+        ('"le\\nvel" = ["Oz"]', r"has le\\nvel = \['Oz'\]; .* printable"),
+        ('level = "Oz"', r"has level = 'Oz'; .* such as level = \['Oz'\]$"),
+        ("llvm = [22]", r"has llvm = \[22\]; .* such as llvm = \['22'\]$"),
+        ("llvm = 22", r"has llvm = 22; .* such as llvm = \['22'\]$"),
+        ("level = {a = ['Oz']}", "has level = {'a'"),
+        ("level = [['Oz']]", "has level = "),
+        ('"" = ["Oz"]', r"`key` in `\$\.scope`"),
+        ('level = [""]', "1 to 256 printable characters"),
+        (f"level = ['{'z' * 257}']", r"has level = \['z{58}; the values"),
+        (f"level = {['Oz'] * 33}", "1 to 32 texts"),
+    ],
 )
-def test_a_scope_without_values_or_with_too_many_is_refused_by_its_key(tmp_path: Path, scope: str) -> None:
+def test_a_scope_without_values_or_with_too_many_is_refused_by_its_key(tmp_path: Path, scope: str, why: str) -> None:
     write_python(tmp_path, "small", answering("7"), f"[scope]\n{scope}")
-    with pytest.raises(PreconditionError, match="scope"):
+    with pytest.raises(PreconditionError, match=why):
         open_runner(f"inprocess:{tmp_path}", policy="small", features=X, advice=ADVICE)

@@ -35,8 +35,10 @@ Result<std::int64_t> Advisor::ask(const char *kind, llvm::ArrayRef<Feature> feat
 bool Advisor::decide(llvm::ArrayRef<Feature> features, bool own) {
   Statistics &statistics = report_.statistics;
   if (begin(inlining, features)) {
-    if (!decides(inlining))
+    if (!decides(inlining)) {
+      statistics.count_outside(inlining, 1);
       return own;
+    }
     const auto begun = std::chrono::steady_clock::now();
     const Result<std::int64_t> advice = ask(inlining, features);
     if (advice.ok()) {

@@ -18,18 +18,24 @@ public:
 private:
   Status open(const char *kind, llvm::ArrayRef<Feature> features) override;
   Status turn_to(const char *kind, llvm::ArrayRef<Feature> features) override;
-  bool decides(const char *kind) const override { return may_decide(kind); }
+  bool decides(const char *kind) const override { return may_decide(kind) && !outside_.count(kind); }
   Result<std::int64_t> evaluate(llvm::ArrayRef<Feature> features) override;
 
   std::map<std::string, std::string> labels_;
+  std::map<std::string, std::string> outside_; ///< of the scopes of these kinds, by the kind
   std::optional<EmbeddedPolicy> policy_; ///< for the kind of the next decisions
 };
 
 Status EmbeddedAdvisor::open(const char *kind, llvm::ArrayRef<Feature> features) {
-  if (Status status = EmbeddedPolicy::check_scope(labels_); !status.ok())
-    return status;
-  report().statistics.policy = EmbeddedPolicy::version();
-  return turn_to(kind, features);
+  auto outside = EmbeddedPolicy::outside(labels_);
+  if (!outside.ok())
+    return outside.status();
+  outside_ = *std::move(outside);
+  Statistics &statistics = report().statistics;
+  for (const auto &[left, reason] : outside_)
+    statistics.outside[left].reason = reason;
+  statistics.policy = EmbeddedPolicy::version();
+  return outside_.count(kind) ? Status() : turn_to(kind, features);
 }
 
 Status EmbeddedAdvisor::turn_to(const char *kind, llvm::ArrayRef<Feature> features) {

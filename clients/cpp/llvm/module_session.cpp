@@ -87,6 +87,8 @@ void ModuleSession::choose_passes() {
       const std::size_t advice = advisor_->choose_passes(function.getName(), features);
       append_range(choices, pass_alternatives()[advice].of(features.front().words.front()));
     }
+  const auto functions = static_cast<std::uint64_t>(count_if(module_, is_chosen_for));
+  advisor_->report().statistics.count_outside(pass_choice, functions);
   fail_without_default();
   if (!choices.empty())
     passes_ = std::make_shared<ModulePasses>(std::move(choices), nullptr);
@@ -119,6 +121,7 @@ ModuleSession::~ModuleSession() {
   advisor_->finish(statistics_writer());
   if (!statistics.failure.ok() && !report.fatal && !is_idle_by_order())
     tell_defaults(statistics);
+  tell_outside(statistics);
   tell_limited(statistics, configuration_->settings.growth_limit, "the module's size");
 }
 

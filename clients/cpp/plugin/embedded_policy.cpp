@@ -24,22 +24,43 @@ const embedded_policy_kind *EmbeddedPolicy::find(std::string_view kind) {
   return found == end ? nullptr : found;
 }
 
-Status EmbeddedPolicy::check_scope(const std::map<std::string, std::string> &labels) {
+Status EmbeddedPolicy::check_scope(const std::map<std::string, std::string> &labels, std::string_view kind) {
+  const std::string name(kind);
+  const std::string policy = std::string(embedded_policy_name) + "@" + std::to_string(embedded_policy_version);
+  const std::string decides = name.empty() ? " is" : " decides " + name;
+  const std::string table = name.empty() ? "" : "kinds." + name + ".";
   for (const auto &[label, value] : labels) {
     std::string known;
     bool is_known = false;
     for (const auto *row = embedded_policy_scope; row != embedded_policy_scope + embedded_policy_scope_count; ++row) {
-      if (row->label != label)
+      if (row->label != label || row->kind != kind)
         continue;
       is_known |= row->value == value;
       known += (known.empty() ? "" : " or ") + std::string(row->value);
     }
     if (!known.empty() && !is_known)
-      return {StatusCode::OutOfRange, std::string(embedded_policy_name) + "@" + std::to_string(embedded_policy_version) +
-                                          " is for " + label + " " + known + ", and the compilation has '" + value +
-                                          "' ([scope] in policy.toml)"};
+      return {StatusCode::OutOfRange, policy + decides + " for " + label + " " + known + ", and the compilation has '" +
+                                          value + "' ([" + table + "scope] in policy.toml)"};
   }
   return {};
+}
+
+Result<std::map<std::string, std::string>>
+EmbeddedPolicy::outside(const std::map<std::string, std::string> &labels) {
+  if (Status status = check_scope(labels); !status.ok())
+    return status;
+  std::map<std::string, std::string> outside;
+  std::string reasons;
+  for (std::size_t index = 0; index < embedded_policy_kind_count; ++index) {
+    const char *kind = embedded_policy_kinds[index].name;
+    if (const Status status = check_scope(labels, kind); !status.ok()) {
+      outside[kind] = status.message();
+      reasons += (reasons.empty() ? "" : "; ") + status.message();
+    }
+  }
+  if (outside.size() == embedded_policy_kind_count)
+    return Status(StatusCode::OutOfRange, std::move(reasons));
+  return outside;
 }
 
 Status EmbeddedPolicy::bind(const std::vector<TensorSpec> &features) {

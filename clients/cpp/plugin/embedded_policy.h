@@ -34,8 +34,13 @@ public:
     return decide();
   }
 
-  /// OutOfRange: the policy is not for a compilation with these labels. A label that is absent is in every scope.
-  static Status check_scope(const std::map<std::string, std::string> &labels);
+  /// OutOfRange: the policy, or its decisions of a kind, are not for a compilation with these labels. A label that is
+  /// absent is in every scope.
+  static Status check_scope(const std::map<std::string, std::string> &labels, std::string_view kind = {});
+
+  /// The kinds of decisions that are not for a compilation with these labels, each with the reason. OutOfRange: the policy
+  /// is not, or no kind is left.
+  static Result<std::map<std::string, std::string>> outside(const std::map<std::string, std::string> &labels);
 
   /// The version that decides.
   static PolicyVersion version();

@@ -28,6 +28,7 @@ struct embedded_policy_kind {
 
 /// A value of a label in the policy's scope.
 struct embedded_policy_label {
+  const char *kind; ///< of decisions; empty: all
   const char *label;
   const char *value;
 };

@@ -75,6 +75,8 @@ Status ServerSession::open(const std::vector<TensorSpec> &features, const char *
     statistics.policy = session->policy;
     statistics.sessions.push_back(session->id);
     kinds_ = session->decides;
+    for (const auto &[kind, reason] : session->outside)
+      statistics.outside[kind].reason = reason;
   }
   return {};
 }

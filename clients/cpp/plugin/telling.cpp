@@ -32,6 +32,12 @@ void tell_defaults(const Statistics &statistics, const char *own) {
   remark(count + " decisions are " + own + ": " + statistics.failure.message());
 }
 
+void tell_outside(const Statistics &statistics) {
+  for (const auto &[kind, left] : statistics.outside)
+    if (left.decisions)
+      remark("all decisions on " + kind + " are the compiler's own: " + left.reason);
+}
+
 void tell_limited(const Statistics &statistics, double factor, const char *of) {
   if (!statistics.limited)
     return;

@@ -23,6 +23,9 @@ void write_statistics(const std::string &pattern, const std::string &name, std::
 /// Say on standard error how many decisions are `own` (`the compiler's own`) after a failure of the policy.
 void tell_defaults(const Statistics &statistics, const char *own = "the compiler's own");
 
+/// Say on standard error, a line each, why decisions of a kind are the compiler's own: it is not for this compilation.
+void tell_outside(const Statistics &statistics);
+
 /// Say on standard error how many decisions are the compiler's own beyond the growth limit, if any: `factor` times `of`.
 void tell_limited(const Statistics &statistics, double factor, const char *of);
 

@@ -239,6 +239,15 @@ void LocalSession::close() noexcept {
   server_->close();
 }
 
+/// OutOfRange: the only kind of the session's decisions is not for its labels.
+Status check_scope(const Session &session, const OpenOptions &options, const std::string &kind) {
+  const Result<SessionInfo> info = session.info();
+  if (options.several_kinds || !info.ok())
+    return {};
+  const auto outside = info->outside.find(kind);
+  return outside == info->outside.end() ? Status() : Status(StatusCode::OutOfRange, outside->second);
+}
+
 } // namespace
 
 Result<std::unique_ptr<Session>> open_session(Connection &connection, const OpenOptions &options,
@@ -247,7 +256,11 @@ Result<std::unique_ptr<Session>> open_session(Connection &connection, const Open
   OpenOptions told = options;
   told.takes_forms = takes_forms(options.evaluate, signature.advice);
   Opened opened = connection.open(told, signature);
-  if (!opened.ok() || !told.takes_forms)
+  if (!opened.ok())
+    return opened;
+  if (Status status = check_scope(**opened, options, signature.advice.name); !status.ok())
+    return status;
+  if (!told.takes_forms)
     return opened;
   return guarded([&]() -> Opened {
     Result<SessionInfo> info = (*opened)->info();

@@ -289,6 +289,9 @@ Result<SessionInfo> parse_opened(std::string_view line) {
       const auto size = bytes ? bytes->as_integer<std::uint64_t>() : std::nullopt;
       info.forms[form.name] = {text_in(form.value, "digest"), size.value_or(0)};
     }
+  if (const json::Value *kinds = answer->find("outside"))
+    for (const json::Member &kind : kinds->members)
+      info.outside[kind.name] = kind.value.as_string().value_or("");
   return info;
 }
 

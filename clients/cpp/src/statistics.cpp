@@ -67,6 +67,16 @@ void write_passes(JsonWriter &json, const PassStatistics &passes) {
   });
 }
 
+void write_outside(JsonWriter &json, const std::map<std::string, KindOutside> &outside) {
+  object_member(json, "outside", true, [&] {
+    for (const auto &[kind, left] : outside)
+      object_member(json, kind, true, [&json, &left = left] {
+        json.member("reason", left.reason);
+        json.integer_member("decisions", left.decisions);
+      });
+  });
+}
+
 } // namespace
 
 std::shared_ptr<RecordCounts> new_records() { return std::make_shared<RecordCounts>(); }
@@ -76,6 +86,11 @@ void Statistics::count(std::optional<std::int64_t> choice, std::chrono::nanoseco
   if (choice)
     ++advice[*choice];
   latencies.push_back(latency.count());
+}
+
+void Statistics::count_outside(const std::string &kind, std::uint64_t count) {
+  if (const auto found = outside.find(kind); found != outside.end())
+    found->second.decisions += count;
 }
 
 std::string CompilationReport::to_json(std::string_view task, const std::vector<std::string> &command) const {
@@ -105,6 +120,8 @@ std::string CompilationReport::to_json(std::string_view task, const std::vector<
     });
   if (statistics.passes)
     write_passes(json, *statistics.passes);
+  if (!statistics.outside.empty())
+    write_outside(json, statistics.outside);
   if (store)
     write_store(json, *store);
   write_latencies(json, statistics.latencies);

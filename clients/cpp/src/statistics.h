@@ -24,6 +24,12 @@ struct PassStatistics {
   std::uint64_t defaults = 0;
 };
 
+/// A kind of decisions that the policy leaves to the compiler because of the kind's own scope.
+struct KindOutside {
+  std::string reason;
+  std::uint64_t decisions = 0;
+};
+
 /// Counts that are shared. Made in the library: where a compiler's types are unknown (-fno-rtti), a sanitizer refuses them.
 std::shared_ptr<RecordCounts> new_records();
 
@@ -53,6 +59,11 @@ struct Statistics {
   std::shared_ptr<RecordCounts> records = new_records();
   /// Absent: the policy does not choose passes.
   std::optional<PassStatistics> passes;
+  /// By the kind. These decisions are in no other count.
+  std::map<std::string, KindOutside> outside;
+
+  /// Count decisions of a kind that is not for this compilation; nothing happens where it is another one.
+  void count_outside(const std::string &kind, std::uint64_t count);
 
   /// Decisions of both kinds: the policy's, and those that LLVM's own default answered after a failure.
   std::uint64_t all_decisions() const { return decisions + (passes ? passes->decisions : 0); }

@@ -15,6 +15,7 @@ from policybridge_client.spool import PATIENCE
 from policybridge_core.closing import Closing
 from policybridge_core.errors import (
     InvalidError,
+    OutOfScopeError,
     PolicyBridgeError,
     PreconditionError,
     TooLargeError,
@@ -66,6 +67,7 @@ class _OpenedJson(msgspec.Struct):
     digest: str = ""
     decides: tuple[str, ...] = ()
     forms: dict[str, _FormJson] = {}
+    outside: dict[str, str] = {}
     error: _Failure | None = None
 
 
@@ -93,7 +95,13 @@ class SocketConnection(Closing):
         self._sessions: set[SocketSession] = set()
 
     def open(self, policy: PolicyReference, signature: Signature, options: SessionOptions) -> "SocketSession":
-        """Open a session. The server checks the signature against the policy at the first observation."""
+        """Open a session. The server checks the signature against the policy at the first observation.
+
+        Raises:
+            OutOfScopeError: its kind of decisions is not for a compilation with these labels.
+            PolicyBridgeError: see `Connection.open`.
+
+        """
         wire = self._wire()
         try:
             session = SocketSession(wire, policy, signature, options, self._sessions.discard)
@@ -153,6 +161,8 @@ class SocketSession(Closing):
         self._ended = ended
         self._over: str | None = None
         opened = self._open(policy, options)
+        if signature.advice.name in opened.outside:
+            raise OutOfScopeError(opened.outside[signature.advice.name])
         self.server, self.asked, self.options = f"socket:{Path(wire.path).absolute()}", policy, options
         self.id = opened.session
         self.policy = PolicyVersion(opened.policy, opened.version, opened.digest)

@@ -524,11 +524,28 @@ class Opened(google.protobuf.message.Message):
         def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class OutsideEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     SESSION_ID_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     IGNORED_FEATURES_FIELD_NUMBER: builtins.int
     DECIDES_FIELD_NUMBER: builtins.int
     FORMS_FIELD_NUMBER: builtins.int
+    OUTSIDE_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     @property
     def policy(self) -> global___PolicyVersion:
@@ -550,6 +567,12 @@ class Opened(google.protobuf.message.Message):
         an only model by the empty name.
         """
 
+    @property
+    def outside(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """The kinds that are missing in `decides` because this compilation is outside of
+        their scopes, each with the reason: the compiler decides.
+        """
+
     def __init__(
         self,
         *,
@@ -558,9 +581,10 @@ class Opened(google.protobuf.message.Message):
         ignored_features: collections.abc.Iterable[builtins.str] | None = ...,
         decides: collections.abc.Iterable[builtins.str] | None = ...,
         forms: collections.abc.Mapping[builtins.str, global___FormReference] | None = ...,
+        outside: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["policy", b"policy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decides", b"decides", "forms", b"forms", "ignored_features", b"ignored_features", "policy", b"policy", "session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["decides", b"decides", "forms", b"forms", "ignored_features", b"ignored_features", "outside", b"outside", "policy", b"policy", "session_id", b"session_id"]) -> None: ...
 
 global___Opened = Opened
 

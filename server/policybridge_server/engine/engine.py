@@ -121,10 +121,11 @@ class Engine:
 
         Raises:
             InvalidError: the options ask for exploration, and the policy has no advice head, or none for it.
-            OutOfScopeError: the policy's scope does not have the session's labels.
+            OutOfScopeError: the policy's scope, or that of each kind, does not have the session's labels.
 
         """
         loaded.stored.check_scope(options.labels)
+        outside = loaded.stored.outside(options.labels)
         resumes = options.resumes
         if resumes is not None:
             self._check_resumption(resumes, loaded)
@@ -133,7 +134,7 @@ class Engine:
                 _check_exploration(model, options.exploration)
         view = _view(loaded.stored.policy, options, self.mark)
         view.alias, view.reporter = alias if resumes is None else resumes.alias, reporter
-        forms = loaded.forms if options.evaluates and loaded.forms else None
+        forms = (loaded.forms.without(outside) or None) if options.evaluates and loaded.forms else None
         if forms is not None:
             view.labels = {**view.labels, **EVALUATED}
         if resumes is None:
@@ -143,6 +144,7 @@ class Engine:
             recording_sink = RecordingSink(self._recorder.opened(view), sink)
         trace = None if self._tracer is None else self._tracer.opened(view)
         session = Session(view, loaded, sink, self, (recording_sink, trace))
+        session.outside = outside
         session.forms = forms
         self._sessions[view.id] = session
         _LOG.debug("session on %s", loaded.stored, extra={"session": view.id})

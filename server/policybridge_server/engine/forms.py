@@ -1,6 +1,6 @@
 """The portable forms of a version, which its clients evaluate themselves."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,12 @@ class Forms:
     def __bool__(self) -> bool:
         """Whether there is one."""
         return bool(self.by_kind)
+
+    def without(self, kinds: Container[str]) -> "Forms":
+        """Give the forms of the other kinds."""
+        if not any(kind in kinds for kind in self.by_kind):
+            return self
+        return Forms({kind: each for kind, each in self.by_kind.items() if kind not in kinds})
 
     def data(self, digest: str) -> bytes | None:
         """Give the form of a digest; ``None``: it is of another version."""

@@ -1,9 +1,15 @@
 """A session: one compilation's conversation with one version."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
+from policybridge_core.errors import (
+    InvalidError,
+    NotFoundError,
+    OutOfScopeError,
+    PolicyBridgeError,
+    PreconditionError,
+)
 from policybridge_serdes import Outcome, PolicyVersion, Signature
 from policybridge_serdes.interactive import Decided
 from policybridge_serdes.values import Row
@@ -49,6 +55,7 @@ class Session:
 
     Attributes:
         forms: the portable forms that the client may evaluate; ``None``: the server makes each decision.
+        outside: the kinds of decisions whose scope does not have the session's labels → why.
 
     """
 
@@ -73,6 +80,7 @@ class Session:
         self._sent_forms: set[str] = set()
         self._signature: Signature | None = None
         self.forms: Forms | None = None
+        self.outside: Mapping[str, str] = {}
         self._on_end: Callable[[], None] | None = None
         self._held: HeldDecisions | None = None
         self._is_over = False
@@ -86,16 +94,19 @@ class Session:
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The kinds of decisions that the policy declares, each by the advice's name; empty: any."""
-        return self.loaded.stored.config.decides
+        """The kinds of decisions that the policy declares for this session, each by the advice's name; empty: any."""
+        return tuple(kind for kind in self.loaded.stored.config.decides if kind not in self.outside)
 
     def bind(self, signature: Signature) -> tuple[str, ...]:
         """Set the signature of the following observations; give the names of the features that the model ignores.
 
         Raises:
             InvalidError: the signature does not fit the policy's, or is of a kind of decision that the policy lacks.
+            OutOfScopeError: the scope of this kind does not have the session's labels.
 
         """
+        if signature.advice.name in self.outside:
+            raise OutOfScopeError(self.outside[signature.advice.name])
         kinds = self.decides
         if kinds and signature.advice.name not in kinds:
             raise InvalidError(f"{self.loaded.stored} decides {', '.join(kinds)}, and not {signature.advice.name!r}")

@@ -64,6 +64,7 @@ class SessionMessages:
             policy=version_to_pb(session.policy),
             ignored_features=ignored,
             decides=session.decides,
+            outside=session.outside,
         )
         if session.forms is not None:
             for kind, form in session.forms.by_kind.items():

@@ -1,6 +1,6 @@
 """Policies and versions as values. A change makes a new value, so that no reader sees half of a change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,12 +43,29 @@ class StoredVersion:
             OutOfScopeError: it is not.
 
         """
-        for label, values in self.config.scope.items():
-            if label in labels and labels[label] not in values:
-                raise OutOfScopeError(
-                    f"{self} is for {label} {' or '.join(values)}, and the compilation has {labels[label][:_SHOWN]!a} "
-                    "([scope] in policy.toml)"
-                )
+        fault = _fault(self.config.scope, labels)
+        if fault:
+            raise OutOfScopeError(f"{self} is for {fault} ([scope] in policy.toml)")
+
+    def outside(self, labels: Mapping[str, str]) -> Mapping[str, str]:
+        """Give the kinds of decisions that are not for a compilation with these labels, which `check_scope` has passed.
+
+        Returns:
+            The kind → why, for people.
+
+        Raises:
+            OutOfScopeError: no kind is left.
+
+        """
+        faults = {kind: _fault(own.scope, labels) for kind, own in self.config.kinds.items()}
+        outside = {
+            kind: f"{self} decides {kind} for {fault} ([kinds.{kind}.scope] in policy.toml)"
+            for kind, fault in faults.items()
+            if fault
+        }
+        if outside and len(outside) == len(faults):
+            raise OutOfScopeError("; ".join(outside.values()))
+        return outside
 
 
 @dataclass(frozen=True)
@@ -193,6 +210,14 @@ class StoredPolicy:
                 f"no one version of policy {self.name!r} has the digest {digest}; {has or 'it has none'}"
             )
         return max(numbers)
+
+
+def _fault(scope: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> str:
+    """Give the first label that is outside of the scope, with the values that it may have; empty: there is none."""
+    for label, values in scope.items():
+        if label in labels and labels[label] not in values:
+            return f"{label} {' or '.join(values)}, and the compilation has {labels[label][:_SHOWN]!a}"
+    return ""
 
 
 def listed(names: object) -> str:

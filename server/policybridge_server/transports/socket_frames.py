@@ -1,5 +1,7 @@
 """The JSON lines of the socket's protocol, as the server reads and writes them; see proto/SOCKET.md."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -143,7 +145,11 @@ def parse_hello(line: bytes) -> Hello | Report | Resume:
 
 
 def opened_line(
-    session_id: str, policy: PolicyVersion, decides: tuple[str, ...] = (), forms: Forms | None = None
+    session_id: str,
+    policy: PolicyVersion,
+    decides: tuple[str, ...] = (),
+    forms: Forms | None = None,
+    outside: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """Write the line that answers a hello.
 
@@ -152,12 +158,15 @@ def opened_line(
         policy: the version that answers.
         decides: the kinds of decisions that the policy declares.
         forms: by which the client may decide.
+        outside: the kinds whose scope does not have the session's labels → why.
 
     """
     opened: dict[str, Any] = {"session": session_id, "policy": policy.name, "version": policy.version}
     opened["digest"] = policy.digest
     if decides:
         opened["decides"] = decides
+    if outside:
+        opened["outside"] = outside
     if forms is not None:
         opened["forms"] = {
             kind: {"digest": each.digest, "bytes": len(each.data)} for kind, each in forms.by_kind.items()

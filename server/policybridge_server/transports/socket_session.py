@@ -139,7 +139,8 @@ class SocketSession(ChannelConversation[Event]):
 
     def _opened(self, session: Session) -> None:
         if not self._resumes:
-            self._channel.send(opened_line(session.view.id, session.policy, session.decides, session.forms))
+            opened = opened_line(session.view.id, session.policy, session.decides, session.forms, session.outside)
+            self._channel.send(opened)
         self._channel.takes_reports = session.forms is not None
         self._prefix = b"" if self._framing == "raw" else _ADVICE
         self._sends_chance = self._framing == "chance"

@@ -191,6 +191,26 @@ def test_a_label_of_the_user_wins(launcher: str, recording: RunningServer, folde
         assert labels(recording, ran.stats["sessions"][0])["target"] == "mine"
 
 
+@pytest.mark.parametrize("evaluate", ["auto", "here", "there"])
+@pytest.mark.parametrize("transport", ["socket", "grpc"])
+def test_a_policy_whose_inlining_is_for_other_levels_leaves_all_to_the_compiler_and_the_reason_is_told(
+    launcher: str, recording: RunningServer, folder: Path, evaluate: str, transport: str
+) -> None:
+    words = ("clang-22", "-O2", "-c", write_source(folder).name, "-o", "made.o")
+    subprocess.run(words, check=True)
+    expected = Path("made.o").read_bytes()
+    where = ("--server", getattr(recording, transport), "--evaluate", evaluate)
+    fault = (
+        "small-kind@1 decides inlining_decision for level Oz, and the compilation has 'O2' ([kinds.inlining_decision"
+    )
+    # The launcher is linked statically, without gRPC.
+    for host in [HOST, [launcher]][: 1 if transport == "grpc" else 2]:
+        ran = run(host, (*where, "--policy", "small-kind", "--fallback", "error"), words)
+        assert (ran.status, ran.output) == (0, expected)
+        assert ran.said == f"policybridge-run: all decisions are the compiler's own: {fault}.scope] in policy.toml)\n"
+        assert ran.stats["fallback"]["reason"].startswith(fault)
+
+
 def test_where_it_is_not_known_there_is_no_label(launcher: str, recording: RunningServer, folder: Path) -> None:
     write_source(folder)
     (folder / "empty.cfg").write_text("")

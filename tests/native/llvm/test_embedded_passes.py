@@ -52,7 +52,7 @@ POLICIES = ("network", "both", "kinds", "size")
 pytestmark = pytest.mark.usefixtures("own_memory")
 
 
-def _scores(inputs: int, choices: int, scored: int) -> onnx.ModelProto:
+def scores(inputs: int, choices: int, scored: int) -> onnx.ModelProto:
     """Score one choice by the sum of the inputs, `keep` by a half, and all others by nothing."""
     weights, bias = np.zeros((inputs, choices), np.float32), np.zeros(choices, np.float32)
     weights[:, scored], bias[NUMBERS["keep"]] = 1, 0.5
@@ -71,10 +71,10 @@ def _scores(inputs: int, choices: int, scored: int) -> onnx.ModelProto:
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = tmp_path_factory.mktemp("policies")
-    write_onnx(repository, "network", _scores(1, len(ALTERNATIVES), NUMBERS["size"]), NETWORK)
-    write_onnx(repository, "both", _scores(2, len(ALTERNATIVES), NUMBERS["size"]), BOTH)
-    write_onnx(repository, "kinds", _scores(1, len(ALTERNATIVES), NUMBERS["size"]), KINDS)
-    onnx.save(_scores(1, 2, 1), repository / "kinds" / "1" / "inlining.onnx")
+    write_onnx(repository, "network", scores(1, len(ALTERNATIVES), NUMBERS["size"]), NETWORK)
+    write_onnx(repository, "both", scores(2, len(ALTERNATIVES), NUMBERS["size"]), BOTH)
+    write_onnx(repository, "kinds", scores(1, len(ALTERNATIVES), NUMBERS["size"]), KINDS)
+    onnx.save(scores(1, 2, 1), repository / "kinds" / "1" / "inlining.onnx")
     shutil.copytree(BUNDLED / "size", repository / "size")
     return repository
 
@@ -100,14 +100,14 @@ def tuner(major: str, native: Target, tmp_path: Path) -> Tuner:
     return Tuner.of(native, major, tmp_path)
 
 
-def compiled(major: str, plugin: Path, source: Path, *flags: str) -> Made:
+def compiled(major: str, plugin: Path, source: Path, *flags: str, said: str = "") -> Made:
     """Compile with a policy in a plugin, which has no options."""
     folder = source.parent
     environment = {**os.environ, "POLICYBRIDGE_STATS": str(folder / "stats.json")}
     driver = need(f"clang-{major}" if source.suffix == ".c" else f"clang++-{major}")
     words = [driver, "-w", *flags, f"-fpass-plugin={plugin}", "-c", str(source), "-o", str(folder / "made")]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, said)
     return Made(0, (folder / "made").read_bytes(), done.stderr, folder)
 
 
@@ -160,7 +160,7 @@ def test_a_policy_with_more_alternatives_than_the_plugin_has_is_refused_before_a
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     count = len(ALTERNATIVES)
-    write_onnx(tmp_path / "policies", "wide", _scores(1, count + 1, count), NETWORK)
+    write_onnx(tmp_path / "policies", "wide", scores(1, count + 1, count), NETWORK)
     words = ["wide", "--repository", str(tmp_path / "policies"), "--for", f"plugin-{MAJORS[-1]}"]
     assert main(["embed", *words, "-o", str(tmp_path / "p.so")]) == 1
     assert f"wide@1 chooses among {count + 1}; llvm-22 has the numbers 0 to {count - 1}" in capsys.readouterr().err
@@ -170,7 +170,7 @@ def test_a_policy_of_decisions_that_the_compiler_does_not_ask_for_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toml = NETWORK.replace('decides = ["pass_choice"]', 'decides = ["pass_choice", "unroll"]')
-    write_onnx(tmp_path / "policies", "unrolling", _scores(1, len(ALTERNATIVES), 3), toml)
+    write_onnx(tmp_path / "policies", "unrolling", scores(1, len(ALTERNATIVES), 3), toml)
     words = ["unrolling", "--repository", str(tmp_path / "policies"), "--for", f"plugin-{MAJORS[-1]}"]
     assert main(["embed", *words, "-o", str(tmp_path / "p.so")]) == 1
     said = capsys.readouterr().err

@@ -77,6 +77,9 @@ class Stream:
     def observe(self, step: int, x: int = 0, y: int = 0, serdes: str = "bitstream") -> pb.Decision:
         values = load_serdes(serdes).codec(SIGNATURE.features).encode(pack(SIGNATURE.features, {"x": x, "y": y}))
         self.send(observation=pb.Observation(step=step, values=values))
+        return self.decision()
+
+    def decision(self) -> pb.Decision:
         return next(self._call).decision
 
     def advise(self, step: int, x: int = 0, y: int = 0) -> int:

@@ -108,10 +108,8 @@ def _table(models: Sequence[_Model], growth_limit: float) -> str:
     version = stored.policy
     rows = [row for model in models for row in model.rows()]
     table = ",\n".join(rows)
-    scope = [
-        f"  {{{quoted(label)}, {quoted(value)}}}" for label, values in stored.config.scope.items() for value in values
-    ]
-    scopes = ",\n".join(scope or ["  {0, 0}"])
+    scope = _scope_rows(models)
+    scopes = ",\n".join(scope or ["  {0, 0, 0}"])
     return f"""
 struct {_PREFIX}_kind {{
   const char *name;
@@ -122,7 +120,7 @@ struct {_PREFIX}_kind {{
   const char *(*status_text)(int);
 }};
 struct {_PREFIX}_label {{
-  const char *label, *value;
+  const char *kind, *label, *value;
 }};
 extern const struct {_PREFIX}_kind {_PREFIX}_kinds[];
 extern const struct {_PREFIX}_label {_PREFIX}_scope[];
@@ -144,6 +142,22 @@ const char {_PREFIX}_name[] = {quoted(version.name)}, {_PREFIX}_digest[] = {quot
 const uint64_t {_PREFIX}_version = {version.version};
 const double {_PREFIX}_growth_limit = {"PB_INFINITY" if growth_limit == float("inf") else repr(growth_limit)};
 """
+
+
+def _scope_rows(models: Sequence[_Model]) -> list[str]:
+    """Give the rows of the scope: what all models have in common without a kind, the rest with that of its model."""
+    scopes = [model.policy.version.config.scope for model in models]
+    shared = {label: values for label, values in scopes[0].items() if all(each.get(label) == values for each in scopes)}
+    named = [("", shared)]
+    for model, scope in zip(models, scopes, strict=True):
+        own = {label: values for label, values in scope.items() if label not in shared}
+        named += [(kind, own) for kind in model.kinds]
+    return [
+        f"  {{{quoted(kind)}, {quoted(label)}, {quoted(value)}}}"
+        for kind, scope in named
+        for label, values in scope.items()
+        for value in values
+    ]
 
 
 def _move(made: Path, output: Path) -> None:

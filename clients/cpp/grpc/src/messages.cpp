@@ -83,6 +83,7 @@ SessionInfo from_message(const v1::Opened &opened) {
                    {opened.decides().begin(), opened.decides().end()}};
   for (const auto &[kind, form] : opened.forms())
     info.forms[kind] = {form.digest(), form.bytes()};
+  info.outside.insert(opened.outside().begin(), opened.outside().end());
   return info;
 }
 

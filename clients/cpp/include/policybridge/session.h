@@ -114,6 +114,9 @@ struct SessionInfo {
   std::vector<std::string> decides = {};
   /// The forms by which this client may decide, by the kinds of decisions; the form of an only model by the empty name.
   std::map<std::string, FormReference> forms = {};
+  /// The kinds that are missing in `decides` because the session's labels are outside of their scopes, each with the
+  /// reason.
+  std::map<std::string, std::string> outside = {};
 
   /// Whether the policy declares a kind of decision.
   bool declares(std::string_view kind) const;
