@@ -1,5 +1,6 @@
 // A plugin for stock GCC: a policy decides how many copies of a loop's body GCC makes.
 
+#include "unit_labels.h"
 #include "unroll_pass.h"
 
 #include "gcc-plugin.h"
@@ -45,7 +46,7 @@ UnitSession *make_session(const Loaded &plugin) {
   Settings settings;
   policybridge::Status read = settings.read(plugin.name, plugin.arguments);
   return new UnitSession(std::move(settings), std::move(read), main_input_filename ? main_input_filename : "",
-                         std::string("policybridge-unroll-gcc-") + gcc_version.basever);
+                         std::string("policybridge-unroll-gcc-") + gcc_version.basever, unit_labels());
 }
 
 void insert(const Loaded &plugin, opt_pass *pass, const char *before) {

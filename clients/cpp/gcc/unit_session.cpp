@@ -34,9 +34,10 @@ Settings with_source(Settings settings, const std::string &source) {
 
 } // namespace
 
-UnitSession::UnitSession(Settings settings, Status failure, std::string source, std::string compiler)
+UnitSession::UnitSession(Settings settings, Status failure, std::string source, std::string compiler,
+                         std::map<std::string, std::string> labels)
     : settings_(with_source(std::move(settings), source)), source_(std::move(source)), begun_(Clock::now()),
-      session_(settings_, valid_utf8(source_), std::move(compiler)) {
+      session_(settings_, valid_utf8(source_), std::move(compiler), std::move(labels)) {
   statistics_.failure = std::move(failure);
 }
 
@@ -117,7 +118,9 @@ void UnitSession::count_final_instructions(const std::string &function, std::siz
 }
 
 Status UnitSession::take_error() noexcept {
-  if (statistics_.failure.ok() || settings_.default_stands_in || told_error_)
+  const Status &failure = statistics_.failure;
+  // A policy that is not for such a unit is no fault: GCC decides, and it is told.
+  if (failure.ok() || failure.code() == StatusCode::OutOfRange || settings_.default_stands_in || told_error_)
     return {};
   told_error_ = true;
   return statistics_.failure;

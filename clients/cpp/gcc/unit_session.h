@@ -19,8 +19,10 @@ namespace policybridge::plugin {
 /// failure GCC's own decisions stand in, and are counted. No function throws.
 class UnitSession {
 public:
-  /// `failure` is why the settings cannot be used, or Ok. `source` is the source file; any bytes.
-  UnitSession(Settings settings, Status failure, std::string source, std::string compiler);
+  /// `failure` is why the settings cannot be used, or Ok. `source` is the source file; any bytes. `labels` are those that
+  /// a policy's scope is compared with.
+  UnitSession(Settings settings, Status failure, std::string source, std::string compiler,
+              std::map<std::string, std::string> labels);
   UnitSession(const UnitSession &) = delete;
   UnitSession &operator=(const UnitSession &) = delete;
 

@@ -2,6 +2,9 @@
 
 #include "embedded_policy.h"
 
+#include "llvm/Config/llvm-config.h"
+
+#include <map>
 #include <optional>
 #include <string>
 
@@ -21,6 +24,10 @@ private:
 };
 
 Status EmbeddedAdvisor::open() {
+  const std::map<std::string, std::string> labels{{"llvm", std::to_string(LLVM_VERSION_MAJOR)}};
+  for (const char *kind : {"", advice_name})
+    if (Status status = EmbeddedPolicy::check_scope(labels, kind); !status.ok())
+      return status;
   statistics().policy = EmbeddedPolicy::version();
   const std::vector<TensorSpec> features = features_of_question();
   std::size_t begin = 0;

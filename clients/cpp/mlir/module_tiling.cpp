@@ -41,7 +41,9 @@ LogicalResult ModuleTiling::run() {
   std::vector<Tile> tiles;
   for (const Nest &nest : nests) {
     tiles.push_back(decide(nest));
-    fatal_ = !statistics().failure.ok() && !settings_.default_stands_in;
+    const Status &failure = statistics().failure;
+    // A policy that is not for this compiler is no fault: the default tile stands in, and it is told.
+    fatal_ = !failure.ok() && failure.code() != StatusCode::OutOfRange && !settings_.default_stands_in;
     if (fatal_)
       return report(), emitError(module_.getLoc(), "policybridge: no advice: " + statistics().failure.message());
   }

@@ -13,7 +13,8 @@ namespace {
 class ServerAdvisor final : public Advisor {
 public:
   ServerAdvisor(const Settings &settings, const std::string &module)
-      : session_(settings, module, "policybridge-mlir-" LLVM_VERSION_STRING) {}
+      : session_(settings, module, "policybridge-mlir-" LLVM_VERSION_STRING,
+                 {{"llvm", std::to_string(LLVM_VERSION_MAJOR)}}) {}
 
   Status open() override;
   Status set_site(const std::string &site) override { return session_.runner().set_context(site); }

@@ -1,6 +1,7 @@
 """The plugin in stock mlir-opt, and a server with policies for it."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,6 +99,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_python(repository, "dying", dying('observation["default"]', after=9))
     write_python(repository, "usual", _USUAL, _HEAD)
     write_trees(repository)
+    shutil.copytree(repository / "trees", repository / "old-trees")
+    with (repository / "old-trees" / "policy.toml").open("a") as toml:
+        toml.write('\n[scope]\nllvm = ["5", "6"]\n')
     return repository
 
 

@@ -14,7 +14,7 @@ from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
 from tests.conftest import RunningServer, ServerFactory
-from tests.native.conftest import BUILD, ROOT, Target, build_grpc
+from tests.native.conftest import BUILD, MLIR_MAJOR, ROOT, Target, build_grpc
 from tests.native.llvm.plugins import made_at_a_silent_server
 from tests.native.mlir.conftest import Plugin, run_mlir
 from tests.native.mlir.modules import ODD, OPERATIONS, library, suite
@@ -74,6 +74,18 @@ def test_an_echo_of_the_default_tiles_as_stock_mlir_does_by_itself(plugin: Plugi
     made = plugin.tile(module, "echo", DEFAULT)
     assert (made.status, made.said) == (0, "")
     assert made.text == stock
+
+
+@pytest.mark.parametrize("fallback", ["default", "error"])
+def test_outside_of_a_policys_scope_the_default_tiles_stand_in_and_one_line_tells_why(
+    plugin: Plugin, module: Path, stock: str, tmp_path: Path, fallback: str
+) -> None:
+    stats = tmp_path / "stats.json"
+    made = plugin.tile(module, "old-trees", SEVEN, fallback=fallback, stats=str(stats))
+    fault = f"old-trees@1 is for llvm 5 or 6, and the compilation has '{MLIR_MAJOR}' ([scope] in policy.toml)"
+    assert (made.status, made.text) == (0, stock)
+    assert made.said == f"policybridge: all decisions are the default tile: {fault}\n"
+    assert json.loads(stats.read_text())["fallback"]["reason"] == fault
 
 
 def test_an_echo_of_no_tile_leaves_the_module_as_it_is(plugin: Plugin, module: Path, tmp_path: Path) -> None:
