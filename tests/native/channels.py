@@ -126,6 +126,11 @@ class Channel:
         observation = load_serdes("bitstream").codec(signature.features).encode(pack(signature.features, features))
         return self.say(f"many {threads} {decisions} {policy} {observation.hex()}")
 
+    def peak_memory(self) -> int:
+        """Give the most memory that the program has had, in bytes."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
     def report_past(self, session_id: str, status: str, **values: float) -> None:
         """Report the outcome of a past session."""
         self.say(f"report-past {session_id} {_outcome(status, values)}")

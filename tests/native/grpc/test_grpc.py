@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from policybridge_serdes import ElementType, Outcome, Signature, TensorSpec, pack
 from policybridge_server.ledger.reader import LedgerReader
-from tests.client.hostile_peer import HostilePeer, hostile
+from tests.client.hostile_peer import WIDE, HostilePeer, hostile
 from tests.client.leaving import leaving
 from tests.client.policies import write_policies
 from tests.conftest import RunningServer, command, running_server
@@ -24,7 +25,7 @@ from tests.native.channels import Channel, ChannelError, running_channel
 from tests.native.conftest import ROOT, Target, missing, sanitized
 from tests.repositories import answering, write_python
 from tests.server.backends.backends import SAMPLES
-from tests.server.grpc.raw_peer import RST_STREAM, frame, word
+from tests.server.grpc.raw_peer import RST_STREAM, frame, message, word
 
 INT64 = ElementType.INT64
 SUM = Signature.of([TensorSpec("a", INT64), TensorSpec("b", INT64)], TensorSpec("sum", INT64))
@@ -375,6 +376,29 @@ def test_what_is_refused_late_and_asked_again_has_one_time_out_for_both(
             asks(channel)
         # With a time-out of its own for the second one it would be 19 s.
         assert monotonic() - begun < 17
+
+
+def test_a_packed_answer_is_refused_and_not_unpacked(build: Callable[[str], Path]) -> None:
+    packed = message(_packed_zeros(1 << 29), packed=True)
+
+    def serve(peer: HostilePeer) -> None:
+        while True:
+            peer.await_call()
+            peer.await_message()
+            peer.tell(("grpc-encoding", "gzip"))
+            peer.data(packed)
+
+    with hostile(serve, WIDE) as address, running_channel(build("plain"), address, timeout=60) as channel:
+        for ask in (lambda: channel.open("sum", SUM), lambda: channel.report_past("s", "ok")):
+            with pytest.raises(ChannelError) as raised:
+                ask()
+            assert raised.value.code not in ("DEADLINE_EXCEEDED", "UNAVAILABLE")
+        assert channel.peak_memory() < 1 << 28
+
+
+def _packed_zeros(size: int) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)) + packer.flush()
 
 
 def test_no_server_is_unavailable_and_the_message_names_the_address(connect: Connect) -> None:
