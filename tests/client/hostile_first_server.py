@@ -64,6 +64,23 @@ FOREIGN: Final = {
 """On a socket: answers of other programs."""
 
 
+LOUD = b'{"error":{"status":3,"message":"a\\u001b[31m\\n\\u0085b' + b"y" * 900_000 + b'"}}\n'
+"""A server's answer whose message is long, and has control characters."""
+
+
+def loud(peer: socket.socket) -> None:
+    peer.recv(1 << 16)
+    peer.sendall(LOUD)
+
+
+def check_is_one_short_line(said: str) -> None:
+    """Check that what a compiler said of `loud` is one line, and nothing that a terminal obeys."""
+    (line,) = said.splitlines()
+    assert " a [31m  by" in line
+    assert line.isprintable()
+    assert len(line) < 5_000
+
+
 @contextmanager
 def acting(act: Act) -> Iterator[str]:
     """Serve each connection so on a socket until the test is over; give the address."""

@@ -3,6 +3,7 @@
 #include "debug_binds.h"
 #include "loop_features.h"
 #include "unrolling.h"
+#include "utf8.h"
 
 #include "gcc-plugin.h"
 
@@ -68,7 +69,7 @@ private:
       if (const std::size_t copies = session_.decide(described))
         set_unrolling(loop, function, copies);
       if (const Status failure = session_.take_error(); !failure.ok())
-        error_at(UNKNOWN_LOCATION, "policybridge: no advice: %s", failure.message().c_str());
+        error_at(UNKNOWN_LOCATION, "policybridge: no advice: %s", one_line(failure.message()).c_str());
     }
     // Leave no description behind: GCC's own pass computes it again.
     free_simple_loop_desc(loop);

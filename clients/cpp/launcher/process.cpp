@@ -2,6 +2,7 @@
 
 #include "files.h"
 #include "lacking.h"
+#include "utf8.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -212,7 +213,7 @@ Result<std::string> output_of(const Strings &command, Signals &signals, int time
   return text;
 }
 
-void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", message.c_str()); }
+void say(const std::string &message) { (void)fprintf(stderr, "policybridge-run: %s\n", one_line(message).c_str()); }
 
 void remark(const Strings &command, const std::string &message) {
   if (!is_trial(command))

@@ -5,6 +5,7 @@
 #include "module_stage.h"
 #include "pass_choices.h"
 #include "telling.h"
+#include "utf8.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/LLVMContext.h"
@@ -110,7 +111,7 @@ void ModuleSession::fail_without_default() {
   report.fatal = true;
   // Written now, because opt exits at the error.
   statistics_writer()();
-  module_.getContext().emitError("policybridge: no advice: " + failure.message());
+  module_.getContext().emitError("policybridge: no advice: " + one_line(failure.message()));
 }
 
 ModuleSession::~ModuleSession() {

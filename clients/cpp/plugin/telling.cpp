@@ -2,6 +2,7 @@
 
 #include "../launcher/files.h"
 #include "process_names.h"
+#include "utf8.h"
 
 #include <array>
 #include <cstdio>
@@ -10,7 +11,7 @@ namespace policybridge::plugin {
 
 void remark(const std::string &message) {
   if (!is_trial(own_command()) && !is_trial(driver_command()))
-    (void)std::fprintf(stderr, "policybridge: %s\n", message.c_str());
+    (void)std::fprintf(stderr, "policybridge: %s\n", one_line(message).c_str());
 }
 
 void write_statistics(const std::string &pattern, const std::string &name, std::string_view task, bool fatal,

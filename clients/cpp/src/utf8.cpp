@@ -53,6 +53,21 @@ std::string valid_utf8(std::string_view text) {
   return valid;
 }
 
+std::string one_line(std::string_view text) {
+  constexpr std::size_t longest = 4000;
+  std::string line = valid_utf8(text.substr(0, longest));
+  if (text.size() > longest)
+    line += "\xe2\x80\xa6";
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(line[at]);
+    if (byte < ' ' || byte == 0x7f)
+      line[at] = ' ';
+    else if (byte == 0xc2 && static_cast<unsigned char>(line[at + 1]) < 0xa0)
+      line.replace(at, 2, " ");
+  }
+  return line;
+}
+
 std::string quoted(std::string_view bytes) {
   constexpr char digits[] = "0123456789abcdef";
   constexpr std::size_t longest = 60;

@@ -20,6 +20,10 @@ bool is_utf8(std::string_view text) noexcept;
 /// The text, with U+FFFD in place of each byte that is part of no code point.
 std::string valid_utf8(std::string_view text);
 
+/// The text for one line of a terminal: as `valid_utf8`, with a space in place of each control character, and cut behind
+/// 4,000 bytes.
+std::string one_line(std::string_view text);
+
 /// The first 60 bytes of a peer's data in quotes, for an error message; all but printable ASCII is escaped.
 std::string quoted(std::string_view bytes);
 

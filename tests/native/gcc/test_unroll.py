@@ -18,6 +18,7 @@ import pytest
 from policybridge_server.ledger.query import Query, SessionRecord
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
+from tests.client.hostile_first_server import acting, check_is_one_short_line, loud
 from tests.conftest import ServerFactory
 from tests.native.conftest import BUILD, GCC, Target, build_grpc
 from tests.native.gcc.compiling import LOOPS, MAIN, REAL, Gcc, write_loops
@@ -28,6 +29,16 @@ SAYING = "-fopt-info-loop-optimized"
 
 
 pytestmark = pytest.mark.usefixtures("own_memory")
+
+
+@pytest.mark.parametrize("fallback", ["default", "error"])
+def test_a_servers_message_is_one_short_line(gcc: Gcc, source: Path, fallback: str) -> None:
+    with acting(loud) as server:
+        made = gcc.compile(source, "echo", *UNROLLING, server=server, fallback=fallback)
+    # Before an error GCC names the function in a line of its own.
+    *before, line = made.said.splitlines()
+    assert len(before) <= (fallback == "error")
+    check_is_one_short_line(line)
 
 
 EVERY_TRANSPORT = pytest.mark.parametrize("gcc", ["socket", "grpc"], indirect=True)

@@ -18,6 +18,7 @@ from policybridge_demo.compilers import COMPILERS
 from policybridge_demo.corpus import demo_modules, library_root
 from policybridge_server.ledger import LedgerReader
 from tests.client.compilers import left_behind, parameters, write_source
+from tests.client.hostile_first_server import acting, check_is_one_short_line, loud
 from tests.client.test_llvm_failures import wait_until
 from tests.conftest import RunningServer, command, running_server
 from tests.native.launcher.running import HOST, lasting, run
@@ -243,6 +244,15 @@ def test_over_tls_the_files_of_the_command_line_let_the_launcher_in(
     assert (asked.status, asked.said, asked.stats["fallback"]) == (0, "", None)
     assert asked.stats["decisions"] > 0
     assert asked.output == refused.output
+
+
+@pytest.mark.parametrize("fallback", ["default", "error"])
+@pytest.mark.parametrize("compiler", parameters("clang-22"))
+def test_a_servers_message_is_one_short_line(launcher: str, folder: Path, compiler: str, fallback: str) -> None:
+    write_source(folder)
+    with acting(loud) as server:
+        options = ["--policy", "echo", "--server", server, "--fallback", fallback]
+        check_is_one_short_line(run([launcher], options, [compiler, "-O2", "-c", "module.c"]).said)
 
 
 def test_help_names_every_option_of_the_python_command(launcher: str) -> None:

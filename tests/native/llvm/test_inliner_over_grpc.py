@@ -15,6 +15,7 @@ import pytest
 
 from policybridge_core.errors import Status
 from tests.client.compilers import write_source
+from tests.client.hostile_first_server import acting, check_is_one_short_line, loud
 from tests.conftest import ServerFactory
 from tests.native.conftest import Target, build_grpc
 from tests.native.llvm.plugins import Plugin, built_plugin, emit, need, write_policies
@@ -140,6 +141,13 @@ def test_a_silent_server_is_waited_for_once_and_not_at_all_where_another_answers
         several = f"grpcs:{target},{served.tls}"
         for timeout in ("2", "600"):
             assert compilation.run(server=several, timeout=timeout, **served.environment()) == ""
+
+
+@pytest.mark.parametrize("fallback", ["default", "error"])
+def test_a_servers_message_is_one_short_line(compilation: Compilation, fallback: str) -> None:
+    with acting(loud) as server:
+        made = compilation.plugin.opt(compilation.module, "echo", server=server, fallback=fallback)
+    check_is_one_short_line(made.said)
 
 
 def test_where_no_thread_can_be_started_the_compiler_decides(
