@@ -60,6 +60,8 @@ FOREIGN: Final = {
     "zeros": bytes(9) + b"\n",
     "no end": b"x" * (1 << 21),
     "another object": b"{}\n",
+    "no list of kinds": b'{"session":"s","policy":"p","version":1,"digest":"sha256:0","decides":{"a":1}}\n',
+    "kinds that are no names": b'{"session":"s","policy":"p","version":1,"digest":"sha256:0","decides":["a",1]}\n',
 }
 """On a socket: answers of other programs."""
 

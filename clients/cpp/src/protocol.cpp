@@ -280,9 +280,16 @@ Result<SessionInfo> parse_opened(std::string_view line) {
   if (!version || info.id.empty() || info.policy.name.empty())
     return malformed_answer(line);
   info.policy.version = *version;
-  if (const json::Value *kinds = answer->find("decides"))
-    for (const json::Member &kind : kinds->members)
-      info.decides.push_back(kind.value.as_string().value_or(""));
+  if (const json::Value *kinds = answer->find("decides")) {
+    if (kinds->kind != json::Value::Kind::Array)
+      return malformed_answer(line);
+    for (const json::Member &kind : kinds->members) {
+      const auto name = kind.value.as_string();
+      if (!name)
+        return malformed_answer(line);
+      info.decides.push_back(*name);
+    }
+  }
   if (const json::Value *forms = answer->find("forms"))
     for (const json::Member &form : forms->members) {
       const json::Value *bytes = form.value.find("bytes");
