@@ -79,14 +79,24 @@ def built(target: str, build: Path = BUILD, *options: str) -> Path:
 def sanitized(sanitizers: str = "address,undefined") -> tuple[Path | str, ...]:
     """Give the folder and the options of the build with these sanitizers, for the fixture `native`.
 
-    All tests share one such build. It is unoptimised, each target as one source, so that it compiles sooner.
+    All tests share one such build. It is unoptimised, each target as one source, without the compilers' plugins, and by
+    clang where its runtime is installed, so that it compiles in a fifth of the time.
     """
     flags = f"-O0 -g1 -fno-omit-frame-pointer -fsanitize={sanitizers}"
     if sanitizers != "thread":
         flags += " -fno-sanitize-recover=all"
     unity = ("-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=0")
-    options = ("-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_CXX_FLAGS={flags}", f"-DCMAKE_C_FLAGS={flags}", *unity)
+    plugins = ("-DPOLICYBRIDGE_LLVM=", "-DPOLICYBRIDGE_GCC=", "-DPOLICYBRIDGE_MLIR=")
+    flags_of = tuple(f"-DCMAKE_{language}_FLAGS={flags}" for language in ("C", "CXX"))
+    options = ("-DCMAKE_BUILD_TYPE=None", *flags_of, *unity, *plugins, *_by_clang())
     return BUILD.with_name(f"{BUILD.name}-{sanitizers.partition(',')[0]}"), *options
+
+
+def _by_clang() -> tuple[str, ...]:
+    clang = f"clang-{MAJORS[-1]}"
+    if shutil.which(clang) is None or not list(Path(f"/usr/lib/llvm-{MAJORS[-1]}").glob("lib/clang/*/lib/*/*asan*")):
+        return ()
+    return f"-DCMAKE_C_COMPILER={clang}", f"-DCMAKE_CXX_COMPILER={clang.replace('clang', 'clang++')}"
 
 
 def _run(command: list[str | Path]) -> None:
