@@ -129,14 +129,6 @@ ModulePasses::Switches ModulePasses::switches_for(StringRef function, StringRef 
   return switches;
 }
 
-ModulePasses::Switches ModulePasses::module_switches() const {
-  Switches switches;
-  for (const Row &row : rows_)
-    if (row.choice.action == Action::set && row.choice.option->pass.empty() && !is_contained(switches, row.choice.option))
-      switches.push_back(row.choice.option);
-  return switches;
-}
-
 bool ModulePasses::chooses_allocators() const {
   return any_of(rows_, [](const Row &row) { return sets_allocator(row.choice); });
 }

@@ -43,9 +43,6 @@ public:
   /// The switches that are set for a function from a pass on, until LLVM asks about the next one.
   Switches switches_for(llvm::StringRef function, llvm::StringRef pass);
 
-  /// The switches that are set for the module's whole code generation: those of any function.
-  Switches module_switches() const;
-
   /// Whether any function has a choice of its register allocator.
   bool chooses_allocators() const;
 

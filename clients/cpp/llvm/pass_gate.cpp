@@ -4,7 +4,6 @@
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/TargetParser/Triple.h"
 
 #include <map>
 #include <mutex>
@@ -58,55 +57,27 @@ bool can_set(const KnownSwitch &option) {
 /// module at a time sets any.
 class ProcessSwitches {
 public:
-  /// Set the switches of the next passes.
-  static void set(ModulePasses::Switches switches) { change(&ProcessSwitches::passing_, std::move(switches)); }
-
-  /// Set the switches of a module's whole code generation, which has not begun.
-  static void set_for_module(ModulePasses::Switches switches) {
-    change(&ProcessSwitches::lasting_, std::move(switches));
-  }
-
-private:
-  struct Group {
-    ModulePasses::Switches asked, set;
-  };
-
-  static void change(Group ProcessSwitches::*group, ModulePasses::Switches switches) {
+  /// Set the switches of the next passes, and the options of the ones before back.
+  static void set(ModulePasses::Switches switches) {
     static ProcessSwitches process;
     const std::lock_guard lock(process.mutex_);
-    change(process.*group, std::move(switches));
-  }
-
-  /// Set the options of switches, and those of the ones before back.
-  static void change(Group &group, ModulePasses::Switches switches) {
-    if (switches == group.asked)
+    if (switches == process.asked_)
       return;
-    for (const KnownSwitch *option : group.set)
+    for (const KnownSwitch *option : process.set_)
       reset_options(*option);
-    group.set.clear();
+    process.set_.clear();
     for (const KnownSwitch *option : switches)
       if (can_set(*option)) {
         set_options(*option);
-        group.set.push_back(option);
+        process.set_.push_back(option);
       }
-    group.asked = std::move(switches);
+    process.asked_ = std::move(switches);
   }
 
+private:
   std::mutex mutex_;
-  Group passing_, lasting_;
+  ModulePasses::Switches asked_, set_;
 };
-
-/// Whether callers may rely on registers that the platform lets a function change: not where something may be put at a
-/// function's begin or end later, nor where linkers put code between caller and callee.
-bool may_share_registers(const Module &module) {
-  constexpr StringRef patched[] = {"patchable-function", "patchable-function-entry", "fentry-call",
-                                   "function-instrument", "xray-instruction-threshold",
-                                   "instrument-function-entry-inlined", "instrument-function-exit-inlined"};
-  return Triple(module.getTargetTriple()).getArch() == Triple::x86_64 &&
-         none_of(module, [&](const Function &function) {
-           return any_of(patched, [&](StringRef name) { return function.hasFnAttribute(name); });
-         });
-}
 
 } // namespace
 
@@ -126,11 +97,7 @@ void PassGate::answer_for(Module &module, std::shared_ptr<ModulePasses> passes, 
   PassGate &gate = of(module.getContext());
   gate.passes_ = std::move(passes);
   gate.may_set_ = may_set;
-  ModulePasses::Switches switches = gate.passes_->module_switches();
-  if (!may_set || (!switches.empty() && !may_share_registers(module)))
-    switches.clear();
   ProcessSwitches::set({});
-  ProcessSwitches::set_for_module(std::move(switches));
   choose_no_allocators();
   if (may_set && gate.passes_->chooses_allocators())
     choose_allocators(module);
@@ -164,7 +131,6 @@ void PassGate::order(Module &module) {
 void PassGate::answer_for_none(LLVMContext &context) {
   // A linker may have set some for the merged module before it optimises others.
   ProcessSwitches::set({});
-  ProcessSwitches::set_for_module({});
   choose_no_allocators();
   Gates &gates = Gates::all();
   const std::lock_guard lock(gates.mutex);

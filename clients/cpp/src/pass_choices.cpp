@@ -112,9 +112,8 @@ Status PassChoice::read_name() {
   }
   if (function == all_functions)
     return invalid_argument("keep exempts one function from a choice for all; it is not for all functions");
-  if (read_set().ok())
-    return option->pass.empty() ? invalid_argument(name + " is set for a module, so no function is exempt from it")
-                                : Status();
+  if (find_switch(name))
+    return read_set();
   return name.find('@') == std::string::npos ? read_skipped() : read_added();
 }
 
@@ -157,6 +156,8 @@ Status PassChoice::read_added() {
 }
 
 Status PassChoice::read_set() {
+  if (const NeverChosen *never = find_in(never_chosen, &NeverChosen::name, name))
+    return invalid_argument(name + " is never set: " + std::string(never->why));
   option = find_switch(name);
   return option ? Status() : invalid_argument("no switch is called " + quoted(name));
 }

@@ -33,7 +33,7 @@ inline constexpr std::string_view register_allocation = "register-allocation";
 /// Options of LLVM that a pass of code generation reads for each function.
 struct KnownSwitch {
   std::string_view name;
-  std::string_view pass; ///< empty: the options hold for all code generation of the module
+  std::string_view pass;
   std::string_view options; ///< with spaces between
 };
 

@@ -255,9 +255,7 @@ def write_choices(program: Program, *choices: str) -> str:
     return str(program.folder / "choices.db")
 
 
-@pytest.mark.parametrize(
-    "switches", [("no-small-tables",), ("ipra",), ("basic-regalloc",), ("no-small-tables", "ipra", "basic-regalloc")]
-)
+@pytest.mark.parametrize("switches", [("no-small-tables",), ("basic-regalloc",), ("no-small-tables", "basic-regalloc")])
 @pytest.mark.parametrize(("mode", "jobs"), [("full", ()), ("thin", ("-flto-jobs=1",))])
 def test_a_switch_of_a_store_gives_the_program_of_its_options_where_modules_are_linked_in_turn(
     native: Target, tmp_path: Path, mode: str, jobs: tuple[str, ...], switches: tuple[str, ...]
@@ -293,10 +291,10 @@ def test_a_switch_of_a_store_is_not_set_by_thin_lto_whose_threads_would_share_it
     (tmp_path / "words").write_text("--thinlto-jobs=2\n")
     program.link(plugin=False)
     plain = program.object("program")
-    switches = ("set no-small-tables", "set ipra", "set basic-regalloc")
+    switches = ("set no-small-tables", "set basic-regalloc")
     said = program.link(*jobs, decisions=write_choices(program, *switches))
     assert program.object("program") == plain
-    assert "0 of 3 decisions applied to part1.c; ThinLTO sets switches by one job alone: -flto-jobs=1\n" in said
+    assert "0 of 2 decisions applied to part1.c; ThinLTO sets switches by one job alone: -flto-jobs=1\n" in said
 
 
 def test_switches_of_a_module_end_before_thin_lto_optimises_the_next_one(native: Target, tmp_path: Path) -> None:
@@ -312,7 +310,7 @@ def test_switches_of_a_module_end_before_thin_lto_optimises_the_next_one(native:
         program.link("-flto-jobs=1", "-Wl,--lto-obj-path=made", plugin=bool(store), decisions=store)
         return [path.read_bytes() for path in sorted(tmp_path.glob("made*"))]
 
-    switches = ("set no-small-tables", "set ipra", "set basic-regalloc")
+    switches = ("set no-small-tables", "set basic-regalloc")
     plain, switched = objects(), objects(write_choices(program, *switches))
     assert [one == other for one, other in zip(plain, switched, strict=True)].count(False) == 1
 
@@ -331,7 +329,7 @@ def test_switches_of_the_merged_module_do_not_reach_modules_that_thin_lto_optimi
         program.link("thin.o", "-Wl,--lto-obj-path=made", plugin=bool(store), decisions=store)
         return [path.read_bytes() for path in sorted(tmp_path.glob("made*"))]
 
-    switches = ("set no-small-tables", "set ipra", "set basic-regalloc")
+    switches = ("set no-small-tables", "set basic-regalloc")
     plain, switched = objects(), objects(write_choices(program, *switches))
     assert len(plain) == 2
     assert [one == other for one, other in zip(plain, switched, strict=True)] == [False, True]

@@ -410,44 +410,13 @@ def test_switches_that_one_pass_reads_are_set_together_and_for_their_function_al
     assert made == plain | {one: all_[one]} != plain
 
 
-SHARING = """
-int get(int);
-static __attribute__((noinline)) int small(int a) { return a * 3 + 1; }
-int one(int a, int b, int c, int d) { int s = small(a); return get(s) + small(b) * c + small(c) * d + a * b; }
-"""
-"""A caller that need not spare registers which `small` leaves alone."""
-
-
-def test_a_choice_of_one_function_to_know_registers_is_that_of_the_module(tuner: Tuner) -> None:
-    source = tuner.folder / "sharing.c"
-    source.write_text(SHARING)
-    everywhere = tuner.plain(source, "-Oz", *options_of("ipra"))
-    for name in ("one", "small", ""):
-        made = tuner.compile(source, decisions=tuner.choose("sharing.c", [(name, "set", "ipra")]))
-        assert made.output == everywhere != tuner.plain(source)
-
-
-@pytest.mark.parametrize(
-    "flags", ["-fpatchable-function-entry=2", "-pg -mfentry", "-fxray-instrument", "--target=i386"]
-)
-def test_functions_keep_to_the_platforms_registers_where_something_else_relies_on_them(
-    tuner: Tuner, flags: str
-) -> None:
-    source = tuner.folder / "sharing.c"
-    source.write_text(SHARING)
-    store = tuner.choose("sharing.c", [("", "set", "ipra")])
-    made = tuner.compile(source, "-Oz", *flags.split(), decisions=store)
-    assert (made.status, made.output) == (0, tuner.plain(source, "-Oz", *flags.split()))
-
-
-@pytest.mark.parametrize("switch", ["ipra", "basic-regalloc"])
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])
-def test_exceptions_pass_functions_whose_registers_a_switch_changes(tuner: Tuner, level: str, switch: str) -> None:
+def test_exceptions_pass_functions_whose_registers_a_switch_changes(tuner: Tuner, level: str) -> None:
     source = tuner.folder / "unwinding.cpp"
     source.write_text(UNWINDING)
-    store = tuner.choose("unwinding.cpp", [("", "set", switch)], level=level[1:])
+    store = tuner.choose("unwinding.cpp", [("", "set", "basic-regalloc")], level=level[1:])
     made = tuner.compile(source, level, "-fno-inline", decisions=store)
-    expected = tuner.plain(source, level, "-fno-inline", *options_of(switch))
+    expected = tuner.plain(source, level, "-fno-inline", *options_of("basic-regalloc"))
     assert made.output == expected != tuner.plain(source, level, "-fno-inline")
     (tuner.folder / "unwinding.o").write_bytes(made.output)
     program = tuner.folder / "unwinding"
@@ -558,7 +527,7 @@ def test_functions_that_are_gone_are_told_in_one_line(tuner: Tuner) -> None:
         ("add iroutliner@early", "iroutliner is added @last alone"),
         ("set disable-everything", "no switch is called 'disable-everything'"),
         ("keep block-placement", "keep exempts one function from a choice for all"),
-        ("set ipra\n00d1c2a34b5e6f70 keep ipra", "ipra is set for a module, so no function is exempt from it"),
+        ("set ipra", "ipra is never set: callers cannot tell which registers change"),
         ("add " + "a" * 100_000, "passes that may be added are one of the documented pipelines"),
     ],
 )

@@ -50,12 +50,9 @@ MODULE_PIPELINES: Final = ("iroutliner",)
 SWITCHES: Final = (
     "ext-tsp", "no-small-tables", "split-conditions", "list-burr", "hoist-geps", "no-cmov",
     "aggressive-cse", "no-edge-splits", "ilp-schedule", "split-for-size", "reverse-assignment",
-    "spare-callee-saved", "basic-regalloc", "tail-merge", "ipra",
+    "spare-callee-saved", "basic-regalloc", "tail-merge",
 )  # fmt: skip
-"""Options of LLVM that code generation reads for each function; for the whole module those of `MODULE_SWITCHES`."""
-
-MODULE_SWITCHES: Final = ("ipra",)
-"""Switches that hold for a module if any of its functions has them."""
+"""Options of LLVM that code generation reads for each function."""
 
 _NO_LICM: Final = ("skip early-machinelicm", "skip machinelicm")
 _SIZE: Final = (*_NO_LICM, "skip loop-reduce", "set ext-tsp")
@@ -119,10 +116,11 @@ NEVER: Final[Mapping[str, str]] = {
     "fixup-statepoint-caller-saved": "garbage collection needs it",
     "gvn-sink": "it orders values by their addresses, so the same decisions give objects that differ",
     "interleaved-access": "it lowers what the vectoriser has left for it",
+    "ipra": "callers cannot tell which registers change in sanitized functions and in the large code model",
     "remove-loads-into-fake-uses": "it only serves debug information",
     "stack-coloring": "it removes markers that later passes do not know",
 }
-"""Optional passes that may not be skipped, passes that may not be added, and why."""
+"""Optional passes that may not be skipped, passes that may not be added, retired switches, and why."""
 
 ALL_FUNCTIONS: Final = "e3b0c44298fc1c14"
 """The key of a choice for all functions of a module: that of the empty name."""
@@ -174,6 +172,8 @@ def _check(choice: PassChoice) -> None:
         case "add":
             _check_added(name, of_all=of_all)
         case "set":
+            if name in NEVER:
+                raise InvalidError(f"{name} is never set: {NEVER[name]}")
             if name not in SWITCHES:
                 raise InvalidError(f"no switch is called {name!r}")
         case "keep":
@@ -185,8 +185,6 @@ def _check_kept(name: str, *, of_all: bool) -> None:
         raise InvalidError("keep exempts one function from a choice for all; it is not for all functions")
     if "@" in name:
         _check_added(name, of_all=True)
-    elif name in MODULE_SWITCHES:
-        raise InvalidError(f"{name} is set for a module, so no function is exempt from it")
     elif name not in SWITCHES:
         _check_skipped(name)
 
