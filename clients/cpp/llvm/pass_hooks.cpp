@@ -84,8 +84,16 @@ void register_log(PassInstrumentationCallbacks &callbacks, const SharedPhase &ph
   callbacks.registerAfterPassInvalidatedCallback([end](StringRef, const PreservedAnalyses &) { end(true); });
 }
 
+/// Whether a module has functions whose loads LLVM hardens against speculation (X86SpeculativeLoadHardening.cpp): behind some
+/// choices it generates wrong code for them.
+bool is_hardened(const Module &module) {
+  return any_of(module, [](const Function &each) { return each.hasFnAttribute(Attribute::SpeculativeLoadHardening); });
+}
+
 /// The choices of a store or a policy; null for none.
 std::shared_ptr<ModulePasses> passes_of(Module &module, ModuleAnalysisManager &analyses) {
+  if (is_hardened(module))
+    return nullptr;
   if (auto *store = analyses.getCachedResult<OwnedByModule<StoreSession>>(module))
     return store->object->passes();
   auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module);
@@ -163,7 +171,7 @@ struct EndOfInlining : PassInfoMixin<EndOfInlining> {
   EndOfInlining(PassBuilder &pass_builder, SharedPhase shared) : builder(pass_builder), phase(std::move(shared)) {}
 
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &analyses) {
-    if (auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module))
+    if (auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module); session && !is_hardened(module))
       session->object->choose_passes();
     phase->passes = passes_of(module, analyses);
     if (!phase->passes)
@@ -185,7 +193,7 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
     phase->passes = nullptr;
     // The pipeline of full LTO has no `EndOfInlining`.
     if (auto *session = analyses.getCachedResult<OwnedByModule<ModuleSession>>(module);
-        session && is_full_lto(module, analyses))
+        session && is_full_lto(module, analyses) && !is_hardened(module))
       session->object->choose_passes();
     const std::shared_ptr<ModulePasses> passes = passes_of(module, analyses);
     if (!passes) {

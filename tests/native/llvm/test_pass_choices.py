@@ -410,6 +410,15 @@ def test_switches_that_one_pass_reads_are_set_together_and_for_their_function_al
     assert made == plain | {one: all_[one]} != plain
 
 
+def test_loads_that_are_hardened_against_speculation_keep_llvms_own_passes(tuner: Tuner) -> None:
+    source = written(tuner, "loops.c")
+    choices = [("", "skip", "codegenprepare"), ("", "add", "loop-mssa(licm)@last"), ("", "set", "basic-regalloc")]
+    hardened = ["-Oz", "-mspeculative-load-hardening"]
+    made = tuner.compile(source, *hardened, decisions=tuner.choose("loops.c", choices))
+    assert made.output == tuner.plain(source, *hardened)
+    assert made.said == f"policybridge: chosen.db: 0 of 3 decisions applied to {source}\n"
+
+
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])
 def test_exceptions_pass_functions_whose_registers_a_switch_changes(tuner: Tuner, level: str) -> None:
     source = tuner.folder / "unwinding.cpp"
