@@ -88,8 +88,10 @@ def sanitized(sanitizers: str = "address,undefined") -> tuple[Path | str, ...]:
     unity = ("-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=0")
     plugins = ("-DPOLICYBRIDGE_LLVM=", "-DPOLICYBRIDGE_GCC=", "-DPOLICYBRIDGE_MLIR=")
     flags_of = tuple(f"-DCMAKE_{language}_FLAGS={flags}" for language in ("C", "CXX"))
-    options = ("-DCMAKE_BUILD_TYPE=None", *flags_of, *unity, *plugins, *_by_clang())
-    return BUILD.with_name(f"{BUILD.name}-{sanitizers.partition(',')[0]}"), *options
+    clang = _by_clang()
+    # CMake forgets options where the compiler of a folder changes.
+    name = f"{BUILD.name}-{sanitizers.partition(',')[0]}{'-clang' if clang else ''}"
+    return BUILD.with_name(name), "-DCMAKE_BUILD_TYPE=None", *flags_of, *unity, *plugins, *clang
 
 
 def _by_clang() -> tuple[str, ...]:
