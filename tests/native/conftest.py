@@ -80,7 +80,7 @@ def sanitized(sanitizers: str = "address,undefined") -> tuple[Path | str, ...]:
     """Give the folder and the options of the build with these sanitizers, for the fixture `native`.
 
     All tests share one such build. It is unoptimised, each target as one source, without the compilers' plugins, and by
-    clang where its runtime is installed, so that it compiles in a fifth of the time.
+    clang where its runtime is installed, so that it compiles in a quarter of the time.
     """
     flags = f"-O0 -g1 -fno-omit-frame-pointer -fsanitize={sanitizers}"
     if sanitizers != "thread":

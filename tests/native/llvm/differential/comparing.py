@@ -22,6 +22,9 @@ _WAYS: Final[tuple[tuple[str, ...], ...]] = (
     ("-fno-inline",),
     ("-g",),
     ("-fno-inline", "-march=haswell"),
+    ("-fno-inline", "-mcmodel=large"),
+    ("-mretpoline", "-fcf-protection"),
+    ("-fno-omit-frame-pointer", "-fzero-call-used-regs=all", "-fstack-clash-protection"),
     _VERIFYING,
     ("-fno-inline", *_VERIFYING),
 )
