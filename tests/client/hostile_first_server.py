@@ -168,7 +168,7 @@ class FirstServerContract:
     ) -> None:
         with (
             hostile(answering(FAULTS[fault], opens=False)) as first,
-            connect(f"{first},{second.grpc}", timeout=60) as several,
+            connect(f"{first},{second.grpc}", timeout=20) as several,
         ):
             answer: object = None
             try:
