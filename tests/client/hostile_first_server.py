@@ -76,7 +76,7 @@ def loud(peer: socket.socket) -> None:
 
 
 def check_is_one_short_line(said: str) -> None:
-    """Check that what a compiler said of `loud` is one line, and nothing that a terminal obeys."""
+    """Check that a compiler's message about `loud` is one line without control characters."""
     (line,) = said.splitlines()
     assert " a [31m  by" in line
     assert line.isprintable()

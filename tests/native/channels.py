@@ -127,7 +127,7 @@ class Channel:
         return self.say(f"many {threads} {decisions} {policy} {observation.hex()}")
 
     def peak_memory(self) -> int:
-        """Give the most memory that the program has had, in bytes."""
+        """Give the program's peak memory, in bytes."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) << 10
 

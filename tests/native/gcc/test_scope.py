@@ -78,7 +78,7 @@ def test_a_session_has_the_labels_that_a_scope_is_compared_with(
     gcc: Gcc, ledger: Path, tmp_path: Path, words: str, expected: dict[str, str]
 ) -> None:
     name, *flags = words.split()
-    # At -Os GCC asks about no loop, but for functions that say so. What a policy for LLVM is for, GCC does not tell.
+    # At -Os GCC asks only about loops of functions with an attribute. It sends no label `llvm`.
     source = write_loops(tmp_path, name, LOOPS_AT_O2)
     made = gcc.compile(source, "any", *flags, fallback="error")
     assert (made.status, made.said) == (0, "")
