@@ -34,7 +34,9 @@ MAJOR = "22"
 _USES = "one_{0}(n) + two_{0}(n) + three_{0}(n) + four_{0}(n) + five_{0}(n)"
 _DECLARED = "int one_{0}(int), two_{0}(int), three_{0}(int), four_{0}(int), five_{0}(int);"
 _SOURCES = {
-    **{f"{name}.c": boxes(name) for name in ("a", "b")},
+    "a.c": boxes("a"),
+    # No function is equal to one of a.c: LLD would fold the two, and choices of one of them would end that.
+    "b.c": boxes("b").replace("(n", "(n + 9").replace(", 3)", ", 5)").replace(", 7)", ", 8)"),
     "main.c": "\n".join(map(_DECLARED.format, "ab"))
     + f"\nint main(int n, char **w) {{ return {' + '.join(map(_USES.format, 'ab'))} + !w; }}\n",
     "boxes.c": "struct box;\nvoid keep(struct box *b) {}\nvoid destroy(struct box *b, int x, int y) {}\n"
