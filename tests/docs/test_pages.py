@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.compiler_cache import launchers
 from tests.docs.pages import GIVEN, PAGES, ROOT, blocks
 from tests.docs.reader import Runner
 from tests.docs.shell import opened_shell
@@ -40,9 +41,8 @@ def _environment(folder: Path) -> dict[str, str]:
     pip = {"PIP_TARGET": str(site), "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
     pip |= {"PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    cached = {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CMAKE_C_COMPILER_LAUNCHER": "ccache"}
     ours = {"PATH": path, "PYTHONPATH": ":".join(paths), "POLICYBRIDGE": str(ROOT)}
-    return {**os.environ, **pip, **(cached if shutil.which("ccache") else {}), **ours}
+    return {**os.environ, **pip, **launchers(), **ours}
 
 
 @pytest.mark.parametrize("page", _PAGES_THAT_RUN, ids=lambda page: str(page.relative_to(ROOT)))

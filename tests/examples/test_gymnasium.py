@@ -24,7 +24,10 @@ int g(int x) { return f(x) + f(x + 3); }
 
 @pytest.mark.parametrize(
     ("example", "sizes"),
-    [("train.py", ["--steps", "64", "--rollout", "16"]), ("rllib.py", ["--iterations", "2", "--decisions", "16"])],
+    [
+        ("train.py", ["--steps", "64", "--rollout", "16"]),
+        ("rllib.py", ["--iterations", "2", "--decisions", "16", "--runners", "1"]),
+    ],
 )
 def test_the_example_trains_and_says_what_the_policy_made_of_the_modules(
     tmp_path: Path, example: str, sizes: list[str]

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.compiler_cache import launchers
 from tests.conftest import RunningServer, running_server
 from tests.locks import one_at_a_time
 
@@ -56,16 +57,9 @@ def _configure(build: Path, *options: str) -> Path:
     command: list[str | Path] = ["cmake", "-S", ROOT / "clients", "-B", build, "-G", "Ninja", "-DPOLICYBRIDGE_TESTS=ON"]
     gcc = [f"-DPOLICYBRIDGE_GCC={GCC}"] if shutil.which(f"gcc-{GCC}") else []
     mlir = [f"-DPOLICYBRIDGE_MLIR={MLIR_MAJOR}"] if Path(f"/usr/lib/llvm-{MLIR_MAJOR}/include/mlir").is_dir() else []
-    _run([*command, f"-DPOLICYBRIDGE_LLVM={majors}", *gcc, *mlir, *_by_ccache(build.parent), *options])
+    cached = [f"-D{name}={value}" for name, value in launchers(build.parent).items()]
+    _run([*command, f"-DPOLICYBRIDGE_LLVM={majors}", *gcc, *mlir, *cached, *options])
     return build
-
-
-def _by_ccache(folder: Path) -> tuple[str, ...]:
-    """Compile once what several builds of ``folder`` have in common: the library, plain, static and shared."""
-    if shutil.which("ccache") is None:
-        return ()
-    launcher = f"{shutil.which('env')};CCACHE_DIR={folder / 'ccache'};CCACHE_BASEDIR={folder};ccache"
-    return tuple(f"-DCMAKE_{language}_COMPILER_LAUNCHER={launcher}" for language in ("C", "CXX"))
 
 
 @functools.cache

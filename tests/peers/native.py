@@ -16,6 +16,7 @@ from policybridge_bench.processes import run_tool
 from policybridge_bench.requests import EVALUATE, SESSION, messages, write_messages
 from policybridge_core.errors import PreconditionError
 from policybridge_serdes import Signature, TensorSpec
+from tests.compiler_cache import launchers
 
 SOURCES: Final = Path(__file__).parent / "cpp"
 BUILD: Final = "POLICYBRIDGE_BENCH_BUILD"
@@ -42,7 +43,8 @@ def program(name: str, folder: Path) -> Path:
     with (build / "lock").open("w") as lock:
         # Two runs may share the cache: only one of them builds at a time.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        run_tool(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"])
+        cached = [f"-D{key}={value}" for key, value in launchers().items()]
+        run_tool(["cmake", "-S", SOURCES, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", *cached])
         run_tool(["cmake", "--build", build, "--target", name])
     return build / "bin" / name
 
