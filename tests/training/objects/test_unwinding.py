@@ -53,6 +53,33 @@ def test_an_object_without_unwind_tables_has_functions_of_code_alone(tmp_path: P
     assert unwinding(made) == {}
 
 
+_ALIASES = """
+int sink(int) noexcept;
+struct Base { Base(int x); virtual ~Base(); int held; };
+Base::Base(int x) : held(sink(x)) {}
+Base::~Base() { sink(held); }
+extern "C" {
+int other(int);
+int early(int x) { return other(x) + 1; }
+int own(int x) { return sink(x) * sink(x + 1); }
+int other(int) __attribute__((weak, alias("own")));
+}
+"""
+
+
+def test_a_function_with_aliases_counts_once_by_its_own_name_with_its_parts_of_tables(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.cpp", tmp_path / "a.o"
+    source.write_text(_ALIASES)
+    words = ["-Oz", "-fasynchronous-unwind-tables", "-c", str(source), "-o", str(output)]
+    subprocess.run([sys.executable, "-m", "ziglang", "clang", "-target", "x86_64-linux-musl", *words], check=True)
+    made = ObjectFile.read(output)
+    # The constructor and the destructor of a whole object are aliases of those of a base.
+    assert {*made.globals()} > {"_ZN4BaseC1Ei", "_ZN4BaseD1Ev", "other"}
+    assert {*made.functions} == {"_ZN4BaseC2Ei", "_ZN4BaseD2Ev", "_ZN4BaseD0Ev", "early", "own"}
+    assert unwinding(made).keys() == made.functions.keys()
+    assert sum(made.functions.values()) == pytest.approx(made.exec, abs=8)
+
+
 _SWITCHES = """
 int sink(int);
 int none(int x) { return sink(x); }

@@ -3,7 +3,7 @@
 Only what scores and credit need, by numpy, because a search reads thousands of objects (System V ABI, chapter 4).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -117,8 +117,22 @@ class ObjectFile:
 
     @cached_property
     def functions(self) -> dict[str, int]:
-        """The size of each function's symbol, by name; names are bytes that ``surrogateescape`` keeps."""
-        return {name: int(symbol["size"]) for name, symbol in self._symbols(_is_function)}
+        """The size of each function, by its name without aliases; names are bytes that ``surrogateescape`` keeps."""
+        return {name: int(symbol["size"]) for name, symbol in self._own_functions}
+
+    @cached_property
+    def _own_functions(self) -> Collection[tuple[str, Any]]:
+        """The names and symbols of functions, without aliases.
+
+        An alias has the bytes of its function. LLVM writes its symbol behind the function's, but that of a weak alias
+        behind the first call of it.
+        """
+        found: dict[tuple[int, int, int], tuple[str, Any]] = {}
+        for name, symbol in self._symbols(_is_function):
+            place = int(symbol["section"]), int(symbol["value"]), int(symbol["size"])
+            if place not in found or (_is_weak(found[place][1]) and not _is_weak(symbol)):
+                found[place] = name, symbol
+        return found.values()
 
     @property
     def weak(self) -> list[str]:
@@ -165,9 +179,7 @@ class ObjectFile:
 
     def function_starts(self) -> dict[Location, str]:
         """Give the name of each function, by its first byte."""
-        return {
-            Location(int(symbol["section"]), int(symbol["value"])): name for name, symbol in self._symbols(_is_function)
-        }
+        return {Location(int(symbol["section"]), int(symbol["value"])): name for name, symbol in self._own_functions}
 
     def relocations(self, section: int) -> tuple[Table, list[Location]]:
         """Give the offsets of a section's relocations, ascending, and the location that each names."""
@@ -235,7 +247,11 @@ def _is_function(symbols: Table) -> Table:
 
 
 def _is_weak_function(symbols: Table) -> Table:
-    return _is_function(symbols) & ((symbols["info"] >> 4) == _WEAK)  # type: ignore[no-any-return]
+    return _is_function(symbols) & _is_weak(symbols)
+
+
+def _is_weak(symbols: Table) -> Table:
+    return (symbols["info"] >> 4) == _WEAK  # type: ignore[no-any-return]
 
 
 def _is_global(symbols: Table) -> Table:
