@@ -124,6 +124,77 @@ def test_a_configured_build_is_cleaned_because_its_makefile_would_make_the_confi
         assert "env clang-22 -Oz" in run(made)
 
 
+PERLS = """
+FIRST_MAKEFILE = Makefile
+all: a.o
+a.o: a.c $(FIRST_MAKEFILE)
+\t$(CC) -Oz -c a.c -o a.o
+$(FIRST_MAKEFILE): Makefile.PL
+\tfalse
+clean:
+\tmv $(FIRST_MAKEFILE) Makefile.old
+"""
+
+
+@pytest.mark.parametrize("name", ["Makefile", "other.mk"])
+def test_a_makefile_that_makes_itself_as_that_of_a_perl_module_stays_as_it_is(name: str) -> None:
+    Path(name).write_text(PERLS.replace("FIRST_MAKEFILE = Makefile", f"FIRST_MAKEFILE = {name}"))
+    Path("Makefile.PL").touch()
+    os.utime("Makefile.PL", (0, 0))
+    Path("a.o").touch()
+    build = ["make", "-j2", *(["-f", name] if name != "Makefile" else [])]
+    (line,) = applied(*build)
+    assert "env clang-22 -Oz" in run(line)
+
+
+@pytest.mark.parametrize(
+    ("given", "written", "flags"),
+    [
+        ("", "CC = ccache clang-22\nWARN = -Wall\nCC += $(WARN) -I.  # here", "-Wall -I."),
+        ("", "CC := /usr/bin/clang-22 -std=gnu99", "-std=gnu99"),
+        ("CC=clang-22 -m32", "CC = clang-22 -std=gnu99\nCC += -I.", "-m32"),
+        ("", "CC = gcc -fipa-pta", ""),
+        ("", "", ""),
+    ],
+)
+def test_what_follows_the_compiler_in_a_makefile_or_in_the_command_follows_it_behind_the_launcher(
+    given: str, written: str, flags: str
+) -> None:
+    Path("Makefile").write_text(f"{written}\na.o: a.c\n\t$(CC) -c a.c -o a.o -Oz\n")
+    (line,) = applied("make", *filter(None, [given]))
+    words = run(line.replace("CC=", "CC=echo ", 1)).splitlines()[-1]
+    assert words.split() == ["env", "clang-22", *flags.split(), "-c", "a.c", "-o", "a.o", "-Oz"]
+
+
+def test_what_follows_the_compiler_in_the_environment_counts_where_the_makefile_names_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "clang-22 -DN=1")
+    for written, flags in (("CC ?= gcc", " -DN=1"), ("CC = clang-22 -DN=2", " -DN=2")):
+        Path("Makefile").write_text(written)
+        assert applied("make") == [f"make -B 'CC={LAUNCHING} clang-22{flags}'"]
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (
+            "\"'--with-x' 'CC=ccache clang-22 -m32' 'CFLAGS=-Oz -g' 'LIBS=a'\\''b'\"",
+            ["--with-x", "CFLAGS=-Oz -g", "LIBS=a'b"],
+        ),
+        ("'--with-x CC=clang-22'", ["--with-x"]),
+        ("'unfinished", []),
+    ],
+)
+def test_a_configure_script_is_told_again_what_it_was_told(written: str, kept: list[str]) -> None:
+    for name in ("configure", "config.log", "Makefile"):
+        Path(name).touch()
+    Path("config.status").write_text(f"ac_pwd=/x\nac_cs_config={written}\n")
+    *_, line = applied("make")
+    flags = " -m32" if "-m32" in written else ""
+    assert shlex.split(line) == ["or:", "./configure", *kept, f"CC={LAUNCHING} clang-22{flags}"]
+
+
 def test_a_project_with_meson_and_a_configure_script_is_made_by_the_one_that_made_its_makefile() -> None:
     for name in ("meson.build", "configure", "config.log"):
         Path(name).touch()

@@ -2,7 +2,7 @@
 
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,8 +15,9 @@ from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.compiling.lto import Mode
 from policybridge_train.tuning.build_folder import BuildFolder, place_words
 from policybridge_train.tuning.compilers import BuildCompilers
+from policybridge_train.tuning.makefile import Makefile, configured_with, flags_behind
 
-_CMAKE_LANGUAGES: Final = {"C": "CC", "CXX": "CXX"}
+_LANGUAGES: Final = {"C": "CC", "CXX": "CXX"}
 _LAUNCHER: Final = "policybridge-run"
 
 
@@ -97,18 +98,31 @@ class Ending:
     def _by_make(self, folder: BuildFolder) -> Iterator[str]:
         """Give the commands that make all of it again, whatever is up to date.
 
-        The makefile of a configure script has rules for itself and the script. ``-B`` would follow these, too.
+        The makefile of a configure script has rules for itself and the script. ``-B`` would follow these, too. That of
+        a Perl module has one for itself, which ends the build, and its ``clean`` takes the makefile away.
         """
         words = [word for word in self.build[1:] if word.partition("=")[0] not in ("-B", "CC", "CXX")]
-        is_configured = folder.system == "configure"
-        if is_configured:
+        makefile = Makefile.of(self.build, folder.path)
+        whole = ["-B", "-o", makefile.name] if makefile.makes_itself else ["-B"]
+        if folder.system == "configure":
             yield shlex.join([self.build[0], *place_words(self.build), "clean"])
-        yield f"{shlex.join([self.build[0], *([] if is_configured else ['-B']), *words])} {self._assigned}"
+            whole = []
+        # What is given to make replaces the makefile's compiler with all that follows it there.
+        flags = {name: makefile.flags(self.build, name, self._driver(name)) for name in self._variables}
+        yield shlex.join([self.build[0], *whole, *words, *self._with_flags(flags)])
         yield from self._by_configure()
 
     def _by_configure(self) -> Iterator[str]:
         if Path("configure").exists():
-            yield f"or: ./configure {self._assigned}"
+            told = {word: word.partition("=") for word in configured_with(Path())}
+            named = {name: value for name, _, value in told.values() if name in _LANGUAGES.values()}
+            flags = {name: flags_behind(self._driver(name), named.get(name, "")) for name in self._variables}
+            kept = [word for word, (name, _, _) in told.items() if name not in named]
+            yield f"or: {shlex.join(['./configure', *kept, *self._with_flags(flags)])}"
+
+    def _with_flags(self, flags: Mapping[str, str]) -> list[str]:
+        """Give the assignments of the compilers, each with its flags, which the shell does not split."""
+        return [f"{name}={self._starting(name)} {its}".rstrip() for name, its in flags.items()]
 
     def _by_cmake(self, folder: BuildFolder) -> Iterator[str]:
         """Give the commands for CMake.
@@ -126,13 +140,13 @@ class Ending:
             yield "cmake --build tuned"
 
     def _cmake_compilers(self) -> Iterator[str]:
-        for name, variable in _CMAKE_LANGUAGES.items():
+        for name, variable in _LANGUAGES.items():
             if variable in self._variables:
                 yield f"-DCMAKE_{name}_COMPILER={';'.join(self._compiler(variable))}"
         yield from self._cmake_launchers()
 
     def _cmake_launchers(self) -> Iterator[str]:
-        for name, variable in _CMAKE_LANGUAGES.items():
+        for name, variable in _LANGUAGES.items():
             if variable in self._variables:
                 for launched in ("COMPILER", "LINKER")[: 2 if self.lto else 1 if self._launching else 0]:
                     yield f"-DCMAKE_{name}_{launched}_LAUNCHER={';'.join(self._launching)}"
