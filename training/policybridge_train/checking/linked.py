@@ -4,7 +4,7 @@ import argparse
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
@@ -45,12 +45,12 @@ class Sizes(msgspec.Struct, frozen=True):
 
 def sizes_of(folder: Path) -> dict[str, Sizes]:
     """Give the sizes of each linked file below a folder, by its path there."""
-    strip = next((found for name in _STRIPS if (found := shutil.which(name))), None)
-    if strip is None:
+    strips = [found for name in _STRIPS if (found := shutil.which(name))]
+    if not strips:
         raise PreconditionError("there is no strip on PATH; install binutils or LLVM")
     with TemporaryDirectory() as name:
         copy = Path(name) / "stripped"
-        return {str(path.relative_to(folder)): _sizes(path, strip, copy) for path in linked_files(folder)}
+        return {str(path.relative_to(folder)): _sizes(path, strips, copy) for path in linked_files(folder)}
 
 
 def linked_files(folder: Path) -> Iterator[Path]:
@@ -69,13 +69,22 @@ def _is_linked(path: Path) -> bool:
     return start.startswith(b"\x7fELF") and start[_TYPE] in _LINKED
 
 
-def _sizes(path: Path, strip: str, copy: Path) -> Sizes:
-    done = subprocess.run([strip, "-o", copy, path], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InvalidError(f"{path} cannot be stripped: {done.stderr.strip()}")
+def _sizes(path: Path, strips: Sequence[str], copy: Path) -> Sizes:
+    _strip(path, strips, copy)
     stripped = ObjectFile.read(copy)
     data = sum(stripped.loaded.values()) - stripped.text
     return Sizes(stripped.text, stripped.exec, data, copy.stat().st_size)
+
+
+def _strip(path: Path, strips: Sequence[str], copy: Path) -> None:
+    """Strip a file by the first program that can: LLVM's refuses static programs that GNU ld has linked with glibc."""
+    failed = ""
+    for strip in strips:
+        done = subprocess.run([strip, "-o", copy, path], capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return
+        failed = failed or done.stderr.strip()
+    raise InvalidError(f"{path} cannot be stripped: {failed}")
 
 
 def percent(text: str) -> float:
