@@ -1,7 +1,8 @@
-"""What the commands say of a word that they do not know."""
+"""What the commands say of a word that they do not know, and what the package imports for them."""
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 import policybridge_client
+from policybridge_client import api
 from policybridge_client.cli import COMMANDS, main
 from policybridge_train.learning.training import ALGORITHMS
 from policybridge_train.train_command import Algorithm
@@ -86,3 +88,16 @@ def test_the_help_of_train_names_the_settings_of_each_algorithm(capsys: pytest.C
     for name in ALGORITHMS.names():
         for field in msgspec.structs.fields(cast("Algorithm", ALGORITHMS.load(name)).Settings):
             assert f"{field.name}={field.default}" in told
+
+
+def test_a_command_that_asks_no_server_does_not_wait_for_numpy() -> None:
+    script = "import sys; from policybridge_client.cli import main; main(['--version']); print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["False"]
+
+
+def test_the_package_has_its_public_names_and_no_others() -> None:
+    assert set(api.__all__) <= set(dir(policybridge_client))
+    assert all(getattr(policybridge_client, name) is not None for name in api.__all__)
+    with pytest.raises(AttributeError, match="'policybridge_client' has no attribute 'conect'"):
+        _ = policybridge_client.conect

@@ -1,43 +1,23 @@
 """Clients of the policy server: model runners, and the host of an unmodified LLVM."""
 
-from policybridge_client.connection import connect
-from policybridge_client.contract import ClientSession, Connection
-from policybridge_client.credentials import Credentials
-from policybridge_client.runner import ModelRunner, open_runner
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from policybridge_core.version import version
-from policybridge_serdes import (
-    ElementType,
-    Exploration,
-    Outcome,
-    PolicyBridgeError,
-    PolicyReference,
-    PolicyVersion,
-    SessionOptions,
-    Signature,
-    TensorSpec,
-)
+
+if TYPE_CHECKING:
+    from policybridge_client.api import *  # noqa: F403
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version()
+    # Only now: the public names need numpy, whose 100 ms a command that does without them shall not pay.
+    api = import_module("policybridge_client.api")
+    if name in ("__all__", *api.__all__):
+        return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = [
-    "ClientSession",
-    "Connection",
-    "Credentials",
-    "ElementType",
-    "Exploration",
-    "ModelRunner",
-    "Outcome",
-    "PolicyBridgeError",
-    "PolicyReference",
-    "PolicyVersion",
-    "SessionOptions",
-    "Signature",
-    "TensorSpec",
-    "connect",
-    "open_runner",
-]
+def __dir__() -> list[str]:
+    return [*globals(), *import_module("policybridge_client.api").__all__]
