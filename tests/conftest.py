@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.forked import COMMAND, start_server
 from tests.needs import needs_more
 
 
@@ -102,7 +102,7 @@ ServerFactory = Callable[..., RunningServer]
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "policybridge_client.cli", *map(str, arguments)]
+    return [*COMMAND, *map(str, arguments)]
 
 
 @contextmanager
@@ -117,8 +117,7 @@ def running_server(
         ["--demo"] if repository is None else ["--repository", repository, *(["--allow-python"] if python else [])]
     )
     listen = ["--grpc", "127.0.0.1:0", "--socket", folder / "server.sock"]
-    words = [*before, *command("serve", *policies, *listen, *arguments)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    process = start_server(*policies, *listen, *arguments, before=before)
     assert process.stdout is not None
     try:
         word, _, addresses = process.stdout.readline().partition(" ")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from tests.conftest import command
+from tests.forked import start_server
 
 
 @contextmanager
@@ -22,8 +22,7 @@ def started(
 
     """
     with _opened(log) as errors:
-        words = [*before, *command("serve", *arguments)]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = start_server(*arguments, before=before, errors=errors.fileno() if errors else None)
     assert process.stdout is not None
     try:
         word, *addresses = process.stdout.readline().split() or [""]
