@@ -85,7 +85,9 @@ Status StoreSession::read_store() {
   const DecisionStore::Section *section = store.find(compiled_);
   const Phases &phases = configuration_->settings.phases;
   if (!section) {
-    const std::string why = phases.holds(phase_) ? store.mismatch(compiled_) : "";
+    // A module without functions, as that of an object of which a program uses nothing, has no level.
+    const bool is_empty = all_of(module_, [](const Function &function) { return function.isDeclaration(); });
+    const std::string why = phases.holds(phase_) && !is_empty ? store.mismatch(compiled_) : "";
     if (!why.empty())
       remark(file_name(report_.store) + " " + why);
     return Status();

@@ -203,7 +203,9 @@ const DecisionStore::Section *DecisionStore::find(const CompiledModule &module) 
     if (other.level != module.level || other.by != module.by || other.at_link != module.at_link)
       continue;
     const bool same = has_digest(other, module);
-    const std::size_t equal = may_match(other.path, parts) ? equal_at_the_end(parts_of(other.path, false), parts) : 0;
+    // A section without decisions is for its own module, which others of its source leave to LLVM.
+    const bool is_near = section.begin < section.end && may_match(other.path, parts);
+    const std::size_t equal = is_near ? equal_at_the_end(parts_of(other.path, false), parts) : 0;
     const std::tuple rank(other.llvm == module.llvm, same, equal);
     if ((equal || same) && (!best || rank > best_rank)) {
       best = &section;

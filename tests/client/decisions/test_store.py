@@ -1,6 +1,7 @@
 import os
 import stat
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -265,6 +266,20 @@ def test_a_new_section_replaces_that_of_the_same_source_and_an_empty_one_removes
     twice = store.with_section(section("a.c", "f" * 16), beside=[DIGEST])
     assert [each.heading.digest for each in twice.sections] == [DIGEST, None, "f" * 16]
     assert len(store.with_section(Section(Heading(22, "Oz", "site", None, "b.c"))).sections) == 1
+
+
+def test_an_empty_section_stays_beside_that_of_another_module_of_its_source_and_is_for_its_own_digest() -> None:
+    tuned, empty = section("a.c", DIGEST), Section(Heading(22, "Oz", "site", "f" * 16, "a.c"))
+    store = Store([tuned, section("b.c")]).with_section(empty, beside=[DIGEST, "f" * 16])
+    assert empty in parse_store(format_store(store)).sections
+    assert store.section_for(empty.heading) is empty
+    assert store.section_for(tuned.heading) is tuned
+    edited = replace(empty.heading, digest="e" * 16)
+    for sections in ([tuned, empty], [empty, tuned]):
+        assert Store(sections).section_for(edited) is tuned
+    # Without a digest it would be for no module, and without decisions beside it for nothing.
+    assert tuned in store.with_section(Section(replace(empty.heading, digest=None)), beside=[DIGEST]).sections
+    assert len(store.with_section(Section(tuned.heading), beside=[DIGEST, "f" * 16]).sections) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 import math
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from policybridge_client.decisions import site_key
+from policybridge_client.decisions import Decision, Heading, Section, Store, site_key, write_store
 from tests.client.compilers import write_source
 from tests.native.conftest import MAJORS, Target
 from tests.native.llvm.plugins import built_plugin, emit, emit_demo, need
@@ -175,6 +176,31 @@ def test_a_module_is_found_by_its_digest_or_by_the_name_that_an_option_gives(tun
     store = tuner.write(decisions, "corpus/one")
     by_name = tuner.compile(source, decisions=store, module="somewhere/corpus/one")
     assert (by_name.said, by_name.output) == ("", by_digest.output)
+
+
+def test_a_section_without_decisions_keeps_those_of_another_module_of_the_source_from_its_own_alone(
+    tuner: Tuner, source: Path
+) -> None:
+    log = tuner.logged(source).sites
+    heading = Heading(int(tuner.major), "Oz", "site", log.digest, "module.c")
+    other, edited = replace(heading, digest="0" * 16), replace(heading, digest="1" * 16)
+    flips = tuple(Decision(key, inline) for key, inline in flipped(log, "middle").items())
+    for empty, tuned, applies in ((heading, other, False), (other, heading, True), (other, edited, True)):
+        write_store(Store([Section(empty), Section(tuned, flips)]), tuner.folder / "tuned.db")
+        made = tuner.compile(source, decisions=str(tuner.folder / "tuned.db"))
+        assert (made.status, made.said) == (0, "")
+        assert (made.output != tuner.plain(source)) == applies
+
+
+def test_a_module_without_functions_has_no_level_and_nothing_is_said_about_decisions_at_another(
+    tuner: Tuner, tmp_path: Path
+) -> None:
+    source = tmp_path / "module.c"
+    store = tuner.write({"0123456789abcdef": True}, "module.c")
+    for text, said in (("int table = 3;\n", False), ("int table(void) { return 3; }\n", True)):
+        source.write_text(text)
+        made = tuner.compile(source, "-O2", decisions=store)
+        assert ("module.c at -Oz, and none at -O2" in made.said) == said
 
 
 def test_a_file_with_initialisers_that_was_renamed_is_found_by_its_digest(tuner: Tuner, source: Path) -> None:

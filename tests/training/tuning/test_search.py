@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from policybridge_client.decisions import read_store
+from policybridge_train.compiling.lto import LinkedModule
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.tuning import ranking as rankings
@@ -192,6 +193,58 @@ def test_two_modules_of_one_source_have_each_their_section_also_while_one_is_not
                 keeper.put(module, search)
         keeper.write()
         assert {section.heading.digest for section in read_store(store).sections} == set(digests.values())
+
+
+def test_a_module_that_thinlto_links_into_several_programs_has_a_section_for_each(tmp_path: Path) -> None:
+    parts = [
+        LinkedModule("project/a", tmp_path, source="a.c", mode="thin", words=(f"--entry={program}",))
+        for program in ("one", "two", "three")
+    ]
+    keeper = StoreKeeper(tmp_path / "tuned.db", 22, "site", tmp_path)
+    keeper.expect(parts)
+    searches = [Search.begin(compiled(DEFAULT, {}, digit * 16)) for digit in "122"]
+    for part, search, saved in zip(parts, searches, (10, 20, 30), strict=True):
+        search.best = Decided({f"{saved:016}": True})
+        search.best_text -= saved
+        keeper.put(part, search)
+    keeper.write()
+    found = {each.heading.digest: each.answers for each in read_store(tmp_path / "tuned.db").sections}
+    assert found == {"1" * 16: {f"{10:016}": True}, "2" * 16: {f"{30:016}": True}}
+    # One that made its program larger counts, though another program of the same module gains.
+    searches[1].refused = "an object"
+    keeper.put(parts[1], searches[1])
+    keeper.put(parts[2], searches[2])
+    keeper.write()
+    found = {each.heading.digest: each.answers for each in read_store(tmp_path / "tuned.db").sections}
+    assert found == {"1" * 16: {f"{10:016}": True}, "2" * 16: {}}
+
+
+@pytest.mark.parametrize("order", [("one/a", "two/a"), ("two/a", "one/a")])
+@pytest.mark.parametrize("is_written_between", [False, True])
+def test_a_module_without_decisions_does_not_get_those_of_another_module_of_its_source(
+    tmp_path: Path, order: Sequence[str], is_written_between: bool
+) -> None:
+    modules = {name: Module(name, tmp_path, source="a.c") for name in order}
+    digests = {"one/a": "1" * 16, "two/a": "2" * 16}
+    searches = {name: Search.begin(compiled(DEFAULT, {}, digest)) for name, digest in digests.items()}
+    searches["one/a"].best = Decided({"0123456789abcdef": True})
+    keeper = StoreKeeper(tmp_path / "tuned.db", 22, "site", tmp_path)
+    keeper.expect(modules.values())
+    for name in order:
+        keeper.put(modules[name], searches[name])
+        if is_written_between:
+            keeper.write()
+    keeper.write()
+    store = read_store(tmp_path / "tuned.db")
+    for name, search in searches.items():
+        section = store.section_for(keeper.heading(modules[name], search))
+        assert section is not None
+        assert section.answers == search.best.inlining
+    # As where a program became larger with it.
+    searches["one/a"].refused = "an object"
+    keeper.put(modules["one/a"], searches["one/a"])
+    keeper.write()
+    assert not read_store(tmp_path / "tuned.db").sections
 
 
 @pytest.mark.parametrize("order", [("static/a", "shared/a"), ("shared/a", "static/a")])

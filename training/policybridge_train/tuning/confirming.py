@@ -84,7 +84,7 @@ class _Linking:
         """Give the sections that the store has for parts; those of one source and digest have one together."""
         made = ((each.module, search) for each in tunings if (search := each.search()))
         found = (self.keeper.kept(module, search) for module, search in made)
-        return [section for section in found if section and (section.decisions or section.passes)]
+        return [section for section in found if section and not section.is_empty]
 
     def _with(self, program: AtLinkTime, sections: Sequence[Section]) -> int | None:
         # Not by `write_store`, which waits for the disk: this file is read once.

@@ -1,7 +1,7 @@
 """Searches and the store: the decisions with which a search begins, and those that it keeps."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -38,7 +38,7 @@ class _Offer(NamedTuple):
 
     refused: bool
     won: int
-    module: str
+    module: tuple[str, str]
     section: Section
 
 
@@ -65,9 +65,9 @@ class StoreKeeper:
         with suppress(NotFoundError):
             self._old = read_store(path)
         self._found: dict[Heading, Section] = {}
-        self._shared: dict[Heading, dict[str, _Offer]] = {}
+        self._shared: dict[Heading, dict[tuple[str, str], _Offer]] = {}
         self._expected: Counter[str] = Counter()
-        self._digests: dict[str, dict[str, str]] = {}
+        self._digests: dict[str, dict[tuple[str, str], str]] = {}
         self._next_write = monotonic() + _INTERVAL
 
     def expect(self, modules: Iterable[Module]) -> None:
@@ -111,9 +111,10 @@ class StoreKeeper:
         heading = section.heading
         won = search.default_text - search.best_text
         offers = self._shared.setdefault(heading, {})
-        offers[module.name] = _Offer(search.is_refused, won, module.name, section)
+        own = _identity(module)
+        offers[own] = _Offer(search.is_refused, won, own, section)
         self._found[heading] = max(offers.values()).section
-        self._digests.setdefault(heading.path, {})[module.name] = search.digest
+        self._digests.setdefault(heading.path, {})[own] = search.digest
         if monotonic() > self._next_write:
             self.write()
 
@@ -135,7 +136,7 @@ class StoreKeeper:
         there: dict[str, set[str]] = {}
         for section in store.sections:
             there.setdefault(section.heading.path, set()).add(section.heading.digest or "")
-        for section in self._found.values():
+        for section in [*self._found.values(), *self._without_decisions()]:
             path = section.heading.path
             beside = set(self._digests[path].values())
             if len(self._digests[path]) < self._expected[path]:
@@ -143,3 +144,16 @@ class StoreKeeper:
                 beside |= there.get(path, set())
             store = store.with_section(section, beside=beside)
         return store
+
+    def _without_decisions(self) -> Iterator[Section]:
+        """Give those of the written paths: none stays in the file before another module of its source has decisions."""
+        paths = {heading.path for heading in self._found}
+        for heading, offers in self._shared.items():
+            section = max(offers.values()).section
+            if heading.path in paths and section.is_empty:
+                yield section
+
+
+def _identity(module: Module) -> tuple[str, str]:
+    """Tell a module from all others of the search: ThinLTO has one of a name for each program."""
+    return module.name, module.digest if module.phase == "link" else ""

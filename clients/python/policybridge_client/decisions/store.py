@@ -77,13 +77,18 @@ class Section:
         """Whether to inline, by the decision's key."""
         return {decision.key: decision.inline for decision in self.decisions}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether LLVM alone decides about the module."""
+        return not self.decisions and not self.passes
+
 
 @dataclass(frozen=True)
 class Store:
     """All sections of a store.
 
     Attributes:
-        sections: one for each module that has decisions.
+        sections: one for each module that has decisions, or of whose source another module has some.
 
     """
 
@@ -92,29 +97,33 @@ class Store:
     def with_section(self, section: Section, *, beside: Collection[str] = ()) -> "Store":
         """Return a store in which this section replaces all with its path, LLVM version, level, kind of keys and phase.
 
-        A section without decisions only removes. A source that a build compiles with several sets of options is several
-        modules: ``beside`` holds the digests of the others, whose sections stay.
+        A source that a build compiles with several sets of options, or links into several programs, is several
+        modules: ``beside`` holds the digests of the others, whose sections stay. A section without decisions only
+        removes, unless one with decisions stays: there it keeps these from its own module.
         """
         heading = section.heading
         others = set(beside) - {heading.digest}
         kept = [
             each for each in self.sections if _module(each.heading) != _module(heading) or each.heading.digest in others
         ]
-        return Store([*kept, section] if section.decisions or section.passes else kept)
+        of_source = [section, *(each for each in kept if _module(each.heading) == _module(heading))]
+        if all(each.is_empty for each in of_source):
+            return Store([each for each in kept if each not in of_source])
+        return Store([*kept, section] if heading.digest or not section.is_empty else kept)
 
     def section_for(self, heading: Heading) -> Section | None:
         """Choose the section for a compilation; ``None`` if no section fits.
 
-        A section fits if level, kind of keys and phase are equal, and the digest or the last component of the path. The
-        best has, in this order: the same LLVM version, the same digest, the most equal components at the path's end.
-        Of equally good sections the first counts.
+        A section fits if level, kind of keys and phase are equal, and the digest or the last component of the path; one
+        without decisions by its digest alone. The best has, in this order: the same LLVM version, the same digest, the
+        most equal components at the path's end. Of equally good sections the first counts.
         """
-        fitting = [section for section in self.sections if _fits(section.heading, heading)]
+        fitting = [section for section in self.sections if _fits(section, heading)]
         return max(fitting, key=lambda section: _quality(section.heading, heading), default=None)
 
     def mismatch(self, heading: Heading) -> str:
         """Tell people why the decisions about a module do not apply to it; empty if its path has none."""
-        full = [each.heading for each in self.sections if each.decisions or each.passes]
+        full = [each.heading for each in self.sections if not each.is_empty]
         own = next((each for each in full if each.names(heading.path)), None)
         if own is None:
             return ""
@@ -131,10 +140,12 @@ def _module(heading: Heading) -> tuple[object, ...]:
     return heading.path, heading.llvm, heading.level, heading.by, heading.phase
 
 
-def _fits(section: Heading, wanted: Heading) -> bool:
-    if (section.level, section.by, section.phase) != (wanted.level, wanted.by, wanted.phase):
+def _fits(section: Section, wanted: Heading) -> bool:
+    heading = section.heading
+    if (heading.level, heading.by, heading.phase) != (wanted.level, wanted.by, wanted.phase):
         return False
-    return _same_digest(section, wanted) or _equal_components(section.path, wanted.path) > 0
+    is_near = not section.is_empty and _equal_components(heading.path, wanted.path) > 0
+    return is_near or _same_digest(heading, wanted)
 
 
 def _quality(section: Heading, wanted: Heading) -> tuple[int, ...]:
