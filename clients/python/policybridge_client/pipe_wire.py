@@ -14,6 +14,10 @@ _PAUSE: Final = 0.002
 _READ: Final = 1 << 18
 
 
+class _GoneError(UnavailableError):
+    """The other side has closed its ends."""
+
+
 class PipeWire:
     """Opens ``BASE.in``, then ``BASE.out``, as ML-Compiler-Bridge's compilers do. The model's side makes both FIFOs.
 
@@ -30,7 +34,10 @@ class PipeWire:
     def __init__(self, base: str, timeout: float) -> None:
         self._base = base
         self._timeout = timeout
-        deadline = time.monotonic() + timeout
+        self._is_answered = False
+        self._open_both(time.monotonic() + timeout)
+
+    def _open_both(self, deadline: float) -> None:
         self._answers = self._open(".in", os.O_RDONLY, deadline)
         try:
             self._questions = self._open(".out", os.O_WRONLY, deadline)
@@ -56,6 +63,18 @@ class PipeWire:
     def exchange(self, message: bytes) -> bytes:
         """Send a message; return the response."""
         deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return self._exchange(message, deadline)
+            except _GoneError:
+                if self._is_answered or time.monotonic() >= deadline:
+                    raise
+            # The ends were those of the compilation before, which the model had not closed yet.
+            self.close()
+            time.sleep(_PAUSE)
+            self._open_both(deadline)
+
+    def _exchange(self, message: bytes, deadline: float) -> bytes:
         self._send(len(message).to_bytes(_LENGTH, "little") + message, deadline)
         size = int.from_bytes(self._receive(_LENGTH, deadline), "little")
         if size > DEFAULT_LIMIT:
@@ -82,6 +101,7 @@ class PipeWire:
                 continue
             if not piece:
                 raise self._gone()
+            self._is_answered = True
             pieces.append(piece)
             size -= len(piece)
         return b"".join(pieces)
@@ -94,8 +114,8 @@ class PipeWire:
         if left <= 0 or not poll.poll(left * 1000):
             raise DeadlineError(f"no answer came through {self._base}.in within {self._timeout:g} s")
 
-    def _gone(self) -> UnavailableError:
-        return UnavailableError(f"the model behind {self._base} went away without an answer")
+    def _gone(self) -> "_GoneError":
+        return _GoneError(f"the model behind {self._base} went away without an answer")
 
     def close(self) -> None:
         """Close both FIFOs. A second call does nothing."""

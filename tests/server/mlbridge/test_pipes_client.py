@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -189,6 +190,22 @@ def test_a_server_that_dies_is_unavailable_at_once(tmp_path: Path) -> None:
         running.process.wait()
         with pytest.raises(UnavailableError, match="went away"):
             asking.evaluate()
+
+
+def test_a_model_that_closes_the_pipes_of_the_compile_before_is_asked_again(tmp_path: Path) -> None:
+    for which in ("in", "out"):
+        os.mkfifo(tmp_path / f"mlb.{which}")
+
+    def serve() -> None:
+        with (tmp_path / "mlb.in").open("wb") as answers, (tmp_path / "mlb.out").open("rb") as questions:
+            questions.read(int.from_bytes(questions.read(8), "little"))
+            answers.write((4).to_bytes(8, "little") + (7).to_bytes(4, "little"))
+
+    before = os.open(tmp_path / "mlb.out", os.O_RDONLY | os.O_NONBLOCK)
+    with runner(f"{tmp_path}/mlb", "int") as asking:
+        os.close(before)
+        Thread(target=serve, daemon=True).start()
+        assert asking.evaluate() == 7
 
 
 def test_nobody_behind_the_fifos_is_an_error_that_names_them(tmp_path: Path) -> None:
