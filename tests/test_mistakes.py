@@ -73,6 +73,7 @@ MISTAKES: Sequence[tuple[str, int, str, str]] = [
     ("autotune --store junk --corpus empty", 2, "junk, line 1", "begins with 'policybridge-decisions 1'"),
     ("autotune -- false", 2, "ended with status 1, so nothing was tuned", "mend it first"),
     ("autotune -- true", 2, "compiled nothing", "clean it and build again"),
+    ("autotune -- env -i true", 2, "an environment of its own, as SCons does", "ENV=os.environ"),
     ("autotune -- clang-22 -c m.c", 2, "does not optimise (-O0), so there is nothing to decide", "build at -Oz or -O2"),
     ("autotune -- nosuch-build", 2, "no program 'nosuch-build'", "behind --"),
     ("autotune --compiler clang-99 --corpus empty", 2, "no compiler 'clang-99'", "name a clang"),

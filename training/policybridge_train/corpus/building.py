@@ -17,7 +17,10 @@ from policybridge_core.errors import NotFoundError
 from policybridge_train.corpus.notes import BuildCommand, read_notes
 from policybridge_train.corpus.wrappers import recording_environment
 
-NOTHING: Final = "the build compiled nothing; if all is up to date, clean it and build again"
+NOTHING: Final = (
+    "the build compiled nothing that was seen: if all is up to date, clean it and build again; if it starts compilers "
+    "in an environment of its own, as SCons does, let it pass on the one that it gets (Environment(ENV=os.environ))"
+)
 """Said of a build without a compilation."""
 
 _BY_RUST: Final = (
