@@ -195,6 +195,13 @@ def test_a_configure_script_is_told_again_what_it_was_told(written: str, kept: l
     assert shlex.split(line) == ["or:", "./configure", *kept, f"CC={LAUNCHING} clang-22{flags}"]
 
 
+@pytest.mark.parametrize("program", ["ninja", "scons"])
+def test_where_no_variable_names_the_compiler_the_lines_tell_what_to_write_into_the_builds_files(program: str) -> None:
+    told, line = applied(program, "-j2", "all")
+    assert told == f"# {program} takes its compilers from its files alone, so write there"
+    assert line == f"{LAUNCHING} clang-22 …"
+
+
 def test_a_project_with_meson_and_a_configure_script_is_made_by_the_one_that_made_its_makefile() -> None:
     for name in ("meson.build", "configure", "config.log"):
         Path(name).touch()

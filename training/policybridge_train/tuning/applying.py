@@ -19,6 +19,8 @@ from policybridge_train.tuning.makefile import Makefile, configured_with, flags_
 
 _LANGUAGES: Final = {"C": "CC", "CXX": "CXX"}
 _LAUNCHER: Final = "policybridge-run"
+_WITHOUT_VARIABLES: Final = ("ninja", "samu", "scons")
+"""Programs that build without a look at CC in the environment."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,9 @@ class Ending:
             yield "ninja -C tuned"
         elif program in ("make", "gmake"):
             yield from self._by_make(folder)
+        elif program in _WITHOUT_VARIABLES:
+            yield f"# {program} takes its compilers from its files alone, so write there"
+            yield from (f"{self._starting(name)} …" for name in self._variables)
         else:
             yield f"env {self._assigned} {shlex.join(self.build)}"
             yield from self._by_configure()
