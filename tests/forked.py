@@ -21,8 +21,8 @@ COMMAND: Final = (sys.executable, "-m", "policybridge_client.cli")
 """The words that ``policybridge`` stands for."""
 
 _IMPORTED: Final = ("policybridge_server.cli", "policybridge_server.daemon", "watchfiles")
-_OURS: Final = ("POLICYBRIDGE_", "XDG_", "PYTEST_")
-"""Prefixes of the variables that are read when a server runs; others may matter to the interpreter or a library."""
+_LATE: Final = ("POLICYBRIDGE_", "XDG_", "PYTEST_", "ASAN_OPTIONS")
+"""Beginnings of variables that a server reads when it runs, if at all; others may matter when it starts."""
 _MOST: Final = 1 << 20
 """Bytes of a message."""
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -40,7 +40,7 @@ def start_server(*arguments: object, before: Sequence[str] = (), errors: int | N
 
 
 def _foreign() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    return {name: value for name, value in os.environ.items() if not name.startswith(_LATE)}
 
 
 class _Forked(subprocess.Popen[str]):
