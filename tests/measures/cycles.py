@@ -175,7 +175,7 @@ class Bench:
         farm = LocalFarm()
         log = self.folder / "build.log"
         with log.open("wb") as out:
-            commands = built(["bash", "-ec", self.entry.build], out)
+            commands = built(["bash", "-ec", self.entry.build], self.folder, out)
         front_end = FrontEnd(tool.compiler, None, lines=False, limits=tool.limits)
         corpus, names = converted(commands, front_end, self.folder / "corpus", farm.slots)
         command = self._command(0)

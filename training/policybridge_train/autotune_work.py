@@ -70,7 +70,9 @@ class AutotuneWork:
 
         """
         folder = held.enter_context(_work_folder(arguments.store))
-        commands = built(arguments.build, sys.stderr.buffer if arguments.json else None) if arguments.build else ()
+        commands = (
+            built(arguments.build, folder, sys.stderr.buffer if arguments.json else None) if arguments.build else ()
+        )
         compilers = BuildCompilers.of(commands)
         tool = tool_of(arguments, _compiler(arguments, commands, compilers))
         keeper = StoreKeeper(arguments.store, tool.compiler.major, tool.by, None if arguments.corpus else Path.cwd())

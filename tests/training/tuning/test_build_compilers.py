@@ -162,6 +162,24 @@ def test_a_build_by_clang_is_tuned_with_that_clang_and_the_lines_apply_the_store
     assert Path("one.o").read_bytes() != before
 
 
+def test_the_same_command_goes_on_also_where_the_build_is_up_to_date() -> None:
+    again = ("--json", "--", "make", f"CC={need('clang-22')}")
+    first = json.loads(tune(*again).stdout)
+    words = command("autotune", "--budget", "6", "--decide", "inline", *again)
+    environment = {**os.environ, "POLICYBRIDGE_PLUGINS": ""}
+    gone_on = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+    assert "the build compiled nothing; what it compiled before is tuned\n" in gone_on.stderr
+    told = json.loads(gone_on.stdout)
+    assert told["compiles"] > first["compiles"]
+    assert (told["text"]["before"], told["apply"]) == (first["text"]["before"], first["apply"])
+    # Another build that compiles nothing is none of it, and a file that was cut off holds none.
+    other = subprocess.run(command("autotune", "--", "true"), capture_output=True, text=True, check=False)
+    assert (other.returncode, "the build compiled nothing that was seen" in other.stderr) == (2, True)
+    Path("policybridge.decisions.work", "build.json").write_text('[["/"')
+    cut = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert (cut.returncode, "the build compiled nothing that was seen" in cut.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -1,5 +1,6 @@
 """The modules of a build, for tuning."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,13 +14,21 @@ from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.writing import CorpusWriter
+from policybridge_train.tuning.compilers import BuildCompilers
+
+_COMMANDS: Final = "build.json"
 
 _SHOWN: Final = 20
 """Compilations that failed, of which the terminal is told."""
 
 
-def built(build: Sequence[str], output: IO[bytes] | None = None) -> Sequence[BuildCommand]:
-    """Run a build; give its commands. ``output`` takes what it prints, if that is not for standard output.
+def built(build: Sequence[str], work: Path, output: IO[bytes] | None = None) -> Sequence[BuildCommand]:
+    """Run a build; give its commands, or if all is up to date those of the same build when it last compiled something.
+
+    Args:
+        build: the command.
+        work: the folder in which the commands are kept.
+        output: takes what the build prints, if that is not for standard output.
 
     Raises:
         KeyboardInterrupt: the build was interrupted.
@@ -31,7 +40,29 @@ def built(build: Sequence[str], output: IO[bytes] | None = None) -> Sequence[Bui
         raise KeyboardInterrupt
     if status:
         raise PolicyBridgeError(f"the build ended with status {status}, so nothing was tuned: mend it first")
-    return commands
+    kept, name = work / _COMMANDS, [str(Path.cwd()), *build]
+    if +BuildCompilers.of(commands).sources:
+        kept.write_text(json.dumps([name, [_written(each) for each in commands]]), encoding="ascii")
+        return commands
+    before = _read(kept, name)
+    if before:
+        sys.stderr.write("policybridge autotune: the build compiled nothing; what it compiled before is tuned\n")
+    return before or commands
+
+
+def _written(command: BuildCommand) -> list[object]:
+    return [str(command.folder), command.tool, command.arguments, command.variables]
+
+
+def _read(file: Path, name: Sequence[str]) -> Sequence[BuildCommand]:
+    """Give the commands of a build that were kept; none for another build, and of a file that was cut off."""
+    try:
+        build, commands = json.loads(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return ()
+    if build != name:
+        return ()
+    return [BuildCommand(Path(folder), tool, tuple(words), named) for folder, tool, words, named in commands]
 
 
 def converted(
