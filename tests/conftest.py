@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.forked import COMMAND, start_server
+from tests.forked import COMMAND, forking, start_server
 from tests.needs import needs_more
 
 
@@ -69,6 +69,12 @@ def heeded_signals() -> Iterator[None]:
 def python_host() -> None:
     """Have ``policybridge run`` host compilers itself, even if this machine has a launcher installed."""
     os.environ["POLICYBRIDGE_LAUNCHER"] = ""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_servers(heeded_signals: None) -> None:  # noqa: ARG001 - servers inherit how signals are heeded
+    """Begin to import a server: tests change the environment."""
+    forking()
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,8 @@ from importlib import import_module
 from threading import Lock
 from typing import Any, Final
 
+from tests.needs import ROOT
+
 COMMAND: Final = (sys.executable, "-m", "policybridge_client.cli")
 """The words that ``policybridge`` stands for."""
 
@@ -34,7 +36,7 @@ def start_server(*arguments: object, before: Sequence[str] = (), errors: int | N
     Behind the words of another program, ``before``, and where the environment has changed, it starts as any program.
     """
     words = [*before, *COMMAND, "serve", *map(str, arguments)]
-    plain = before or _forking().environment != _foreign()
+    plain = before or forking().environment != _foreign()
     made = subprocess.Popen[str] if plain else _Forked
     return made(words, stdout=subprocess.PIPE, stderr=errors, text=True)
 
@@ -50,7 +52,7 @@ class _Forked(subprocess.Popen[str]):
         # The ends of pipes, or -1: of the input two, of the output two, of the errors two.
         inputs, outputs, errors = more[9], more[12], more[14]
         files = [own if given < 0 else given for own, given in enumerate((inputs, outputs, errors))]
-        self.pid = _forking().fork(words[len(COMMAND) :], files)
+        self.pid = forking().fork(words[len(COMMAND) :], files)
         self._child_created = True
         os.close(outputs)
 
@@ -64,7 +66,7 @@ class _Forking:
         self._peer, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             words = [sys.executable, "-m", "tests.forked", str(theirs.fileno())]
-            self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()])
+            self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()], cwd=ROOT)
 
     def fork(self, words: Sequence[str], files: Sequence[int]) -> int:
         """Fork a server with these standard files; give its process id."""
@@ -77,7 +79,8 @@ class _Forking:
 
 
 @cache
-def _forking() -> _Forking:
+def forking() -> _Forking:
+    """Give the process that forks servers; it starts with the environment of the first call."""
     return _Forking()
 
 
