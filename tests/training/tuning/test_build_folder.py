@@ -202,6 +202,13 @@ def test_where_no_variable_names_the_compiler_the_lines_tell_what_to_write_into_
     assert line == f"{LAUNCHING} clang-22 …"
 
 
+def test_a_build_that_env_starts_keeps_its_variables_but_for_the_compiler() -> None:
+    Path("Makefile").write_text("a.o: a.c\n\t$(CC) $(FLAGS) -c a.c -o a.o -Oz\n")
+    (line,) = applied("env", "CC=clang-22", "FLAGS=-DA -DB", "make", "-j2")
+    assert "env clang-22 -DA -DB -c a.c" in run(line)
+    assert applied("env", "CC=clang-22", "make") == [f"make -B 'CC={LAUNCHING} clang-22'"]
+
+
 def test_a_project_with_meson_and_a_configure_script_is_made_by_the_one_that_made_its_makefile() -> None:
     for name in ("meson.build", "configure", "config.log"):
         Path(name).touch()

@@ -3,7 +3,8 @@
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -72,6 +73,9 @@ class Ending:
         if self.lto and not find_launcher(None):
             yield "# policybridge-run, which gives the store to the linker, has to be installed for this"
         program = Path(self.build[0]).name
+        if program == "env" and (build := self.build[1 + len(_assignments(self.build)) :]):
+            yield from self._with_environment(build)
+            return
         if _compiles_with(self.build[0], self.compiler):
             yield f"{self._starting('CXX' if '++' in program else 'CC')} {shlex.join(self.build[1:])}"
             return
@@ -90,6 +94,12 @@ class Ending:
         else:
             yield f"env {self._assigned} {shlex.join(self.build)}"
             yield from self._by_configure()
+
+    def _with_environment(self, build: Sequence[str]) -> Iterator[str]:
+        """Give the commands for a build that ``env`` starts, whose compilers would replace those of the lines."""
+        kept = [word for word in _assignments(self.build) if word.partition("=")[0] not in _LANGUAGES.values()]
+        for line in replace(self, build=build).applying():
+            yield f"{shlex.join(['env', *kept])} {line}" if kept and not line.startswith(("#", "or: ")) else line
 
     @property
     def _assigned(self) -> str:
@@ -206,6 +216,11 @@ class Ending:
         given = [word for store in self._given for word in ("--decisions", str(store))]
         plugins = [] if self.plugins is None else ["--plugins", str(self.plugins.absolute())]
         return [*words, *given, *plugins, "--"]
+
+
+def _assignments(build: Sequence[str]) -> list[str]:
+    """Give the variables that ``env`` sets."""
+    return list(takewhile(lambda word: "=" in word and not word.startswith("-"), build[1:]))
 
 
 def _finds(folder: Path, store: Path) -> bool:
