@@ -188,6 +188,8 @@ Status DecisionStore::add_section(std::uint64_t start) {
   }
   if (section.module.level.empty() || section.module.by.empty() || !has_path)
     return broken(start, "a module has llvm=, level=, by=, digest= and path=");
+  if (section.module.digest == "-")
+    section.module.digest.clear();
   if (!sections_.empty())
     sections_.back().end = start;
   sections_.push_back(std::move(section));
@@ -203,8 +205,9 @@ const DecisionStore::Section *DecisionStore::find(const CompiledModule &module) 
     if (other.level != module.level || other.by != module.by || other.at_link != module.at_link)
       continue;
     const bool same = has_digest(other, module);
-    // A section without decisions is for its own module, which others of its source leave to LLVM.
-    const bool is_near = section.begin < section.end && may_match(other.path, parts);
+    // One of several modules of a source that LLVM alone decides about has a section without decisions, for its digest.
+    const bool is_for_digest = section.begin == section.end && !other.digest.empty();
+    const bool is_near = !is_for_digest && may_match(other.path, parts);
     const std::size_t equal = is_near ? equal_at_the_end(parts_of(other.path, false), parts) : 0;
     const std::tuple rank(other.llvm == module.llvm, same, equal);
     if ((equal || same) && (!best || rank > best_rank)) {

@@ -67,8 +67,8 @@ public:
   static Result<DecisionStore> open(const std::string &path);
 
   /// The section for a module: of its level, kind and phase, and either its file's name or its digest, one without decisions by
-  /// its digest alone; of several the best by the same major, the same digest, and the number of folders that are equal from
-  /// the end. None: null.
+  /// its digest alone, if it has one; of several the best by the same major, the same digest, and the number of folders that
+  /// are equal from the end. None: null.
   const Section *find(const CompiledModule &module) const;
 
   /// Whether a section's path is that of the module, as far as the section's path goes.

@@ -277,7 +277,7 @@ def test_an_empty_section_stays_beside_that_of_another_module_of_its_source_and_
     edited = replace(empty.heading, digest="e" * 16)
     for sections in ([tuned, empty], [empty, tuned]):
         assert Store(sections).section_for(edited) is tuned
-    # Without a digest it would be for no module, and without decisions beside it for nothing.
+    # By its path it would be for the others, too, and without decisions beside it for nothing.
     assert tuned in store.with_section(Section(replace(empty.heading, digest=None)), beside=[DIGEST]).sections
     assert len(store.with_section(Section(tuned.heading), beside=[DIGEST, "f" * 16]).sections) == 1
 

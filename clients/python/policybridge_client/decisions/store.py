@@ -115,8 +115,8 @@ class Store:
         """Choose the section for a compilation; ``None`` if no section fits.
 
         A section fits if level, kind of keys and phase are equal, and the digest or the last component of the path; one
-        without decisions by its digest alone. The best has, in this order: the same LLVM version, the same digest, the
-        most equal components at the path's end. Of equally good sections the first counts.
+        without decisions by its digest alone, if it has one. The best has, in this order: the same LLVM version, the
+        same digest, the most equal components at the path's end. Of equally good sections the first counts.
         """
         fitting = [section for section in self.sections if _fits(section, heading)]
         return max(fitting, key=lambda section: _quality(section.heading, heading), default=None)
@@ -144,7 +144,8 @@ def _fits(section: Section, wanted: Heading) -> bool:
     heading = section.heading
     if (heading.level, heading.by, heading.phase) != (wanted.level, wanted.by, wanted.phase):
         return False
-    is_near = not section.is_empty and _equal_components(heading.path, wanted.path) > 0
+    is_for_digest = section.is_empty and heading.digest is not None
+    is_near = not is_for_digest and _equal_components(heading.path, wanted.path) > 0
     return is_near or _same_digest(heading, wanted)
 
 
