@@ -1,4 +1,4 @@
-"""ccache for builds with CMake of what other builds of the tests have in common with them."""
+"""ccache for builds with CMake: of several builds, each compiles the client library with the same options."""
 
 import shutil
 from pathlib import Path
@@ -9,8 +9,8 @@ from tests.needs import ROOT
 def launchers(folder: Path = ROOT / ".cache") -> dict[str, str]:
     """Give CMake's variables, or environment, that compile C and C++ through ccache, kept in ``folder``.
 
-    Several builds compile the client library with the same options: plain, static and shared, for the load generator,
-    and on a page of the docs. Without ccache there are no variables.
+    The builds are plain, static and shared, of the load generator, and of a page of the docs. Without ccache there are
+    no variables.
     """
     if shutil.which("ccache") is None:
         return {}

@@ -1,7 +1,7 @@
 """Servers that are forked from a process which has imported them: imports are half of a start's processor time.
 
-A forked server runs what the command runs, in a process of its own, with the folder, environment, umask and output of
-the test.
+A forked server runs the command's `main` in a process of its own, with the folder, environment, umask and output of the
+test.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""What the commands say of a word that they do not know, and what the package imports for them."""
+"""The messages of the commands about unknown words, and the imports of a command."""
 
 import re
 import subprocess

@@ -61,7 +61,10 @@ class PipeWire:
             time.sleep(_PAUSE)
 
     def exchange(self, message: bytes) -> bytes:
-        """Send a message; return the response."""
+        """Send a message; return the response.
+
+        A model that goes away before its first answer has the timeout to come back, and gets the message again.
+        """
         deadline = time.monotonic() + self._timeout
         while True:
             try:

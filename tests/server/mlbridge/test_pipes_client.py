@@ -197,15 +197,33 @@ def test_a_model_that_closes_the_pipes_of_the_compile_before_is_asked_again(tmp_
         os.mkfifo(tmp_path / f"mlb.{which}")
 
     def serve() -> None:
-        with (tmp_path / "mlb.in").open("wb") as answers, (tmp_path / "mlb.out").open("rb") as questions:
-            questions.read(int.from_bytes(questions.read(8), "little"))
-            answers.write((4).to_bytes(8, "little") + (7).to_bytes(4, "little"))
+        size = b""
+        while not size:  # the client may be about to close the ends that it had of the model before
+            with (tmp_path / "mlb.in").open("wb") as answers, (tmp_path / "mlb.out").open("rb") as questions:
+                if size := questions.read(8):
+                    questions.read(int.from_bytes(size, "little"))
+                    answers.write((4).to_bytes(8, "little") + (7).to_bytes(4, "little"))
 
     before = os.open(tmp_path / "mlb.out", os.O_RDONLY | os.O_NONBLOCK)
     with runner(f"{tmp_path}/mlb", "int") as asking:
         os.close(before)
         Thread(target=serve, daemon=True).start()
         assert asking.evaluate() == 7
+
+
+def test_a_model_that_goes_away_before_its_first_answer_has_the_timeout_to_come_back(tmp_path: Path) -> None:
+    for which in ("in", "out"):
+        os.mkfifo(tmp_path / f"mlb.{which}")
+    model = os.open(tmp_path / "mlb.out", os.O_RDONLY | os.O_NONBLOCK)
+    with runner(f"{tmp_path}/mlb", "int", timeout=0.1) as asking:
+        os.close(model)
+        with pytest.raises(UnavailableError, match=r"no model serves the FIFO .*mlb\.out within 0\.1 s"):
+            asking.evaluate()
+    # It takes each message, and answers none.
+    model = os.open(tmp_path / "mlb.out", os.O_RDONLY | os.O_NONBLOCK)
+    with runner(f"{tmp_path}/mlb", "int", timeout=0.1) as asking, pytest.raises(UnavailableError, match="went away"):
+        asking.evaluate()
+    os.close(model)
 
 
 def test_nobody_behind_the_fifos_is_an_error_that_names_them(tmp_path: Path) -> None:

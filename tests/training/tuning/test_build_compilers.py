@@ -168,16 +168,20 @@ def test_the_same_command_goes_on_also_where_the_build_is_up_to_date() -> None:
     words = command("autotune", "--budget", "6", "--decide", "inline", *again)
     environment = {**os.environ, "POLICYBRIDGE_PLUGINS": ""}
     gone_on = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
-    assert "the build compiled nothing; what it compiled before is tuned\n" in gone_on.stderr
+    assert "the build compiled nothing; the modules of its last run are tuned\n" in gone_on.stderr
     told = json.loads(gone_on.stdout)
     assert told["compiles"] > first["compiles"]
     assert (told["text"]["before"], told["apply"]) == (first["text"]["before"], first["apply"])
-    # Another build that compiles nothing is none of it, and a file that was cut off holds none.
+    # Another build that compiles nothing is none of it, and a damaged file holds none.
     other = subprocess.run(command("autotune", "--", "true"), capture_output=True, text=True, check=False)
     assert (other.returncode, "the build compiled nothing that was seen" in other.stderr) == (2, True)
-    Path("policybridge.decisions.work", "build.json").write_text('[["/"')
-    cut = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
-    assert (cut.returncode, "the build compiled nothing that was seen" in cut.stderr) == (2, True)
+    kept = Path("policybridge.decisions.work", "build.json")
+    build, _ = json.loads(kept.read_text())
+    lies = ("5", json.dumps([build, 5]), json.dumps([build, [["/", "cc", "-c", {}]]]))
+    for damaged in ('[["/"', "[" * 100_000, *lies):
+        kept.write_text(damaged)
+        ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+        assert (ended.returncode, "the build compiled nothing that was seen" in ended.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

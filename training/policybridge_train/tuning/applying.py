@@ -122,7 +122,7 @@ class Ending:
         if folder.system == "configure":
             yield shlex.join([self.build[0], *place_words(self.build), "clean"])
             whole = []
-        # What is given to make replaces the makefile's compiler with all that follows it there.
+        # A variable of the command replaces the makefile's, with the flags behind the compiler there.
         flags = {name: makefile.flags(self.build, name, self._driver(name)) for name in self._variables}
         yield shlex.join([self.build[0], *whole, *words, *self._with_flags(flags)])
         yield from self._by_configure()

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
+import msgspec
+
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_train.command_line import INTERRUPTED
 from policybridge_train.corpus.bitcode import FrontEnd
@@ -18,6 +20,9 @@ from policybridge_train.tuning.compilers import BuildCompilers
 
 _COMMANDS: Final = "build.json"
 
+_Kept = tuple[list[str], list[tuple[str, str, tuple[str, ...], dict[str, str]]]]
+"""The build's folder and words, and of each command what `_written` gives."""
+
 _SHOWN: Final = 20
 """Compilations that failed, of which the terminal is told."""
 
@@ -28,7 +33,7 @@ def built(build: Sequence[str], work: Path, output: IO[bytes] | None = None) -> 
     Args:
         build: the command.
         work: the folder in which the commands are kept.
-        output: takes what the build prints, if that is not for standard output.
+        output: takes the build's output, if that is not for standard output.
 
     Raises:
         KeyboardInterrupt: the build was interrupted.
@@ -46,7 +51,7 @@ def built(build: Sequence[str], work: Path, output: IO[bytes] | None = None) -> 
         return commands
     before = _read(kept, name)
     if before:
-        sys.stderr.write("policybridge autotune: the build compiled nothing; what it compiled before is tuned\n")
+        sys.stderr.write("policybridge autotune: the build compiled nothing; the modules of its last run are tuned\n")
     return before or commands
 
 
@@ -55,14 +60,15 @@ def _written(command: BuildCommand) -> list[object]:
 
 
 def _read(file: Path, name: Sequence[str]) -> Sequence[BuildCommand]:
-    """Give the commands of a build that were kept; none for another build, and of a file that was cut off."""
+    """Give the commands of a build that were kept; none for another build, and of a damaged file."""
     try:
-        build, commands = json.loads(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
+        # Not msgspec's own reader, which refuses names that are no UTF-8.
+        build, commands = msgspec.convert(json.loads(file.read_text(encoding="ascii")), _Kept)
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return ()
     if build != name:
         return ()
-    return [BuildCommand(Path(folder), tool, tuple(words), named) for folder, tool, words, named in commands]
+    return [BuildCommand(Path(folder), tool, words, variables) for folder, tool, words, variables in commands]
 
 
 def converted(

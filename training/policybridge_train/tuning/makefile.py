@@ -1,4 +1,4 @@
-"""What a makefile says about its compilers and about itself, as far as a new command of make needs it."""
+"""The compilers that a makefile or a configure script names, with their flags, and makefiles that make themselves."""
 
 import os
 import re
