@@ -66,6 +66,13 @@ def heeded_signals() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_outer_make() -> None:
+    """Forget the make that runs the tests: theirs would tell its folders, and rustc would look for its jobserver."""
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+        os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def python_host() -> None:
     """Have ``policybridge run`` host compilers itself, even if this machine has a launcher installed."""
     os.environ["POLICYBRIDGE_LAUNCHER"] = ""
