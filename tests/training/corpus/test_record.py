@@ -169,6 +169,42 @@ def test_a_module_of_cxx20_is_recorded_and_its_interface_stays_as_it_was(option:
     assert not (tmp_path / "module.pcm").exists()
 
 
+def test_a_module_of_cxx20_that_is_compiled_from_its_precompiled_form_is_recorded_once(tmp_path: Path) -> None:
+    clang = need("clang++-22")
+    files = {"two.cppm": "export module two;\nexport int two() { return 2; }\n"}
+    write_project(tmp_path, files | {"main.cpp": "import two;\nint main() { return two(); }\n"})
+    script = f"""set -e
+    {clang} -std=c++20 -Oz --precompile two.cppm -o two.pcm && {clang} -std=c++20 -Oz -c two.pcm -o two.o
+    {clang} -std=c++20 -Oz -fprebuilt-module-path=. -c main.cpp && {clang} main.o two.o -o prog"""
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", script, options=["--compiler", "clang-22"])
+
+    assert program_of(corpus, "prog") == ("executable", ("main.o", "two.o")), corpus.failures
+    assert {(module.source, module.language) for module in corpus.modules} == {("main.cpp", "c++"), ("two.pcm", "c++")}
+
+
+@pytest.mark.parametrize("option", ["--analyze", "-emit-ast", "-c -emit-interface-stubs"])
+def test_a_command_that_makes_no_code_of_a_source_is_no_module(option: str, tmp_path: Path) -> None:
+    clang = need("clang-22")
+    write_project(tmp_path, {"h.c": HELPER, "n.c": "int n(void) { return 1; }"})
+    script = f"{clang} -Oz {option} n.c -o n.made && {clang} -Oz -c h.c"
+
+    corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", script, options=["--compiler", "clang-22"])
+
+    assert [module.source for module in corpus.modules] == ["h.c"]
+    assert not corpus.failures
+
+
+def test_a_source_that_another_assembler_assembles_is_recorded_as_a_module(tmp_path: Path) -> None:
+    clang = need("clang-22")
+    write_project(tmp_path, {"h.c": HELPER})
+
+    corpus = record(tmp_path, tmp_path / "corpus", clang, "-Oz", "-fno-integrated-as", "-c", "h.c")
+
+    (module,) = corpus.modules
+    assert module.bitcode.read_bytes()[:2] == b"BC"
+
+
 def test_a_program_that_is_compiled_and_linked_at_once_has_its_sources_as_modules(tmp_path: Path) -> None:
     write_project(tmp_path, {"main.c": MAIN, "h.c": HELPER})
 

@@ -88,8 +88,7 @@ class FrontEnd:
             arguments = cc1_arguments(said)
             refused = _refused(said, flags)
             if arguments and not refused:
-                arguments = [word for word in arguments if not _INTERFACE.fullmatch(word)]
-                return list(_without_precompiled(arguments, unit.invocation.command.folder))
+                return list(_without_precompiled(_to_object(arguments), unit.invocation.command.folder))
             if not refused:
                 raise InvalidError(_first_error(said))
             flags = [flag for index, flag in enumerate(flags) if index not in refused]
@@ -186,6 +185,11 @@ def cc1_arguments(said: str) -> list[str] | None:
     if len(commands) != 1:
         return None
     return [re.sub(r"(?s)\\(.)", r"\1", word) for word in _QUOTED.findall(commands[0])]
+
+
+def _to_object(arguments: Sequence[str]) -> list[str]:
+    """Write an object alone: no interface of a C++ module, and no text for another assembler (-fno-integrated-as)."""
+    return ["-emit-obj" if word == "-S" else word for word in arguments if not _INTERFACE.fullmatch(word)]
 
 
 def _without_precompiled(arguments: Sequence[str], folder: Path) -> Iterator[str]:

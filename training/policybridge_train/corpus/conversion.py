@@ -142,14 +142,13 @@ def _make(name: str, unit: Unit, project: Project, front_end: FrontEnd, writer: 
         with suppress(OSError):
             output.unlink()
         raise
-    language = arguments[arguments.index("-x") + 1]
     module = Module(
         name,
         output.parent,
         kept_arguments(arguments, project.root),
         project.name,
         _below(unit.path, project.root),
-        language.removesuffix("-cpp-output").replace("cpp-output", "c"),
+        unit.source.text,
     )
     return module, output
 

@@ -21,10 +21,19 @@ LANGUAGES: Final = {
     ".M": "objective-c++",
     **dict.fromkeys((".cc", ".cp", ".cpp", ".cxx", ".c++", ".CPP", ".C"), "c++"),
     **dict.fromkeys((".ccm", ".cppm", ".cxxm", ".c++m"), "c++-module"),
+    ".pcm": "pcm",
 }
-"""Of a source by its ending (gcc's manual, Overall Options; clang/include/clang/Driver/Types.def)."""
+"""Of a source by its ending (gcc's manual, Overall Options; clang/include/clang/Driver/Types.def).
 
-_OTHER_STAGES: Final = frozenset(("-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-###", "-V", "--help"))
+A precompiled module of C++20 is compiled to an object as a source is.
+"""
+
+_OTHER_STAGES: Final = frozenset(
+    (
+        *("-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-###", "-V", "--help"),
+        *("--precompile", "--analyze", "-emit-ast", "-emit-interface-stubs", "-extract-api", "-verify-pch"),
+    )
+)
 _SHORT: Final = {
     "--assemble": "-S",
     "--compile": "-c",
@@ -86,6 +95,12 @@ class Source:
 
     word: str
     language: str
+
+    @property
+    def text(self) -> str:
+        """The language that its text is in, before it was preprocessed or precompiled."""
+        text = self.language.removesuffix("-cpp-output").replace("cpp-output", "c")
+        return "c++" if text in ("c++-module", "pcm") else text
 
 
 @dataclass(frozen=True)

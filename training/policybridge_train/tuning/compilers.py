@@ -44,7 +44,7 @@ class BuildCompilers:
             levels = [flag for flag in invocation.flags if flag.startswith("-O")]
             found.sources[_path(command)] += count
             found.levels[levels[-1] if levels else ""] += count
-            found.languages.update(source.language for source in invocation.sources)
+            found.languages.update(source.text for source in invocation.sources)
             found.folders.update(command.path(source.word).parent for source in invocation.sources)
         found.folders.intersection_update([folder for folder in found.folders if folder.is_dir()])
         return found
