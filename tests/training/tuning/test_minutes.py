@@ -62,6 +62,20 @@ def test_autotune_ends_after_the_minutes_that_it_is_given_with_a_store(
     assert all(section.decisions for section in read_store(store).sections)
 
 
+def test_a_search_whose_time_ends_tells_how_many_modules_it_did_not_reach(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = write_source(tmp_path, functions=20).read_text()
+    corpus = write_corpus(tmp_path / "corpus", {f"one/{name}.c": f"{text}int {name};" for name in "abc"})
+    words = ["--store", str(tmp_path / "tuned.db"), "--corpus", str(corpus.folder), "--compiler", "zig"]
+
+    main(["autotune", *words, "--budget", "2", "--jobs", "1", "--minutes", "0.0001"])
+    assert "of 3 modules were not compiled yet: the same command goes on with them" in capsys.readouterr().out
+
+    assert main(["autotune", *words, "--budget", "2"]) == 0
+    assert "not compiled yet" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf"])
 def test_minutes_that_are_no_time_are_refused(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

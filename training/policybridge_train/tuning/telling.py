@@ -154,6 +154,10 @@ class Telling:
             if tuning.failure:
                 stands = "the best before stands" if tuning.module.name in self._sizes else "LLVM's own decisions stand"
                 self._console.print(_shown(f"{tuning.failure}; {stands}"), soft_wrap=True)
+        waiting = sum(not tuning.failure and tuning.module.name not in self._sizes for tuning in self._tunings)
+        if waiting:
+            line = f"{waiting:,} of {len(self._tunings):,} modules were not compiled yet"
+            self._console.print(f"{line}: the same command goes on with them", highlight=False, soft_wrap=True)
 
     def linked(self, programs: LinkedSizes) -> None:
         """Print the programs' sizes, and the modules whose tuned decisions were withdrawn."""
