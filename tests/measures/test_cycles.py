@@ -1,6 +1,11 @@
 """The table of programs and their inputs, by which speed is measured."""
 
+import sqlite3
+import subprocess
+import wave
+from contextlib import closing
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import msgspec
@@ -16,15 +21,41 @@ def test_an_input_is_the_same_for_its_number_and_another_for_another(kind: str) 
     first = make(kind, 5000, 0)
     assert first == make(kind, 5000, 0)
     assert first != make(kind, 5000, 2)
-    assert 5000 <= len(first) <= 6000
+    assert 5000 <= len(first) <= 8000
 
 
 def test_each_program_has_an_input_of_a_known_kind() -> None:
     table = read_table()
-    assert len(table) >= 12
+    assert len(table) >= 30
+    assert sum(entry.language == "c++" for entry in table.values()) >= 10
     for entry in table.values():
         assert entry.input in KINDS
         assert "INPUT" in entry.run
+
+
+def test_a_made_database_is_one_that_sqlite_can_query() -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(make("sql", 20_000, 1).decode())
+        assert database.execute("select count(*) from t").fetchone()[0] > 100
+
+
+def test_a_made_script_is_one_that_a_shell_runs_to_its_end() -> None:
+    ended = subprocess.run(["sh"], input=make("shell", 5000, 1), capture_output=True, check=True)
+    assert ended.stderr == b""
+    assert ended.stdout.count(b"\n") >= 5000 // 400
+
+
+def test_a_made_sound_is_a_wave_of_eight_bits() -> None:
+    made = make("sound", 50_000, 1)
+    with wave.open(BytesIO(made)) as sound:
+        assert (sound.getnchannels(), sound.getsampwidth(), sound.getframerate()) == (1, 1, 22050)
+        assert len(set(sound.readframes(20_000))) > 16
+
+
+def test_made_cyrillic_is_no_utf_8() -> None:
+    with pytest.raises(UnicodeDecodeError):
+        make("cyrillic", 500, 1).decode()
+    assert "п" in make("cyrillic", 5000, 1).decode("koi8-r")
 
 
 def _compared(cycles: float, factor: float, wide: float = 0.001) -> Compared:
