@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -13,6 +13,7 @@ import pytest
 from policybridge_client.contract import Connection
 from policybridge_core.errors import DeadlineError, PolicyBridgeError, UnavailableError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions
+from tests.client.accepting import accepting
 from tests.client.hostile_peer import FAULTS, SILENCES, hostile
 from tests.client.test_hostile_grpc import answering
 from tests.conftest import RunningServer, running_server
@@ -86,30 +87,11 @@ def check_is_one_short_line(said: str) -> None:
 @contextmanager
 def acting(act: Act) -> Iterator[str]:
     """Serve each connection so on a socket until the test is over; give the address."""
-    opened = list[socket.socket]()
-
-    def serve(peer: socket.socket) -> None:
-        # The client leaves in the middle of anything.
-        with suppress(OSError):
-            act(peer)
-
-    def run() -> None:
-        with suppress(OSError):
-            while True:
-                opened.append(listener.accept()[0])
-                threading.Thread(target=serve, args=(opened[-1],), daemon=True).start()
-
     with TemporaryDirectory(prefix="pb-") as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{folder}/first")
         listener.listen()
-        threading.Thread(target=run, daemon=True).start()
-        try:
+        with accepting(listener, act):
             yield f"socket:{folder}/first"
-        finally:
-            for each in (listener, *opened):
-                with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-                each.close()
 
 
 class FirstServerContract:

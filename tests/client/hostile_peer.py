@@ -10,6 +10,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from policybridge.v1 import policy_service_pb2 as pb
+from tests.client.accepting import accepting
 from tests.server.grpc.raw_peer import (
     ACK,
     CONTINUATION,
@@ -144,30 +145,18 @@ Serve = Callable[[HostilePeer], None]
 @contextmanager
 def hostile(serve: Serve, greeting: bytes = frame(SETTINGS, 0, 0)) -> Iterator[str]:
     """Serve each connection so until the test is over; give the address."""
-    over, opened = threading.Event(), list[socket.socket]()
+    over = threading.Event()
 
     def serve_one(connection: socket.socket) -> None:
-        # The client leaves in the middle of anything.
-        with suppress(OSError, IndexError):
+        with suppress(IndexError):
             serve(HostilePeer(connection, greeting))
             over.wait()
 
-    def run() -> None:
-        with suppress(OSError):
-            while True:
-                opened.append(listener.accept()[0])
-                threading.Thread(target=serve_one, args=(opened[-1],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=run, daemon=True).start()
+    with socket.create_server(("127.0.0.1", 0)) as listener, accepting(listener, serve_one):
         try:
             yield f"grpc:127.0.0.1:{listener.getsockname()[1]}"
         finally:
             over.set()
-            for each in (listener, *opened):
-                with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-                each.close()
 
 
 def _reset(code: int) -> Serve:
