@@ -152,6 +152,11 @@ void ModulePasses::count_codegen(const Module &module, bool sets_switches) {
         row->applied |= is_made(*row);
 }
 
+void ModulePasses::count_made(StringRef function, bool sets_switches) {
+  for (Row *row : choices_of(function).rows)
+    row->applied |= sets_switches || !row->choice.option;
+}
+
 std::size_t ModulePasses::applied() const {
   return static_cast<std::size_t>(count_if(rows_, [](const Row &row) { return row.applied; }));
 }

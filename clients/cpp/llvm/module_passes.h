@@ -56,6 +56,10 @@ public:
   /// of switches only where these are set.
   void count_codegen(const llvm::Module &module, bool sets_switches);
 
+  /// Count the choices for a function as applied that a later pass made, as sanitizers do. A search chooses groups for it,
+  /// of which only those for code generation change it.
+  void count_made(llvm::StringRef function, bool sets_switches);
+
   /// Whether there are choices of switches that are not set.
   bool lacks_switches() const { return lacks_switches_; }
 

@@ -109,8 +109,16 @@ void PassGate::changed(Module &module) {
   Gates &gates = Gates::all();
   const std::lock_guard lock(gates.mutex);
   const auto gate = gates.by_context.find(&module.getContext());
-  if (gate != gates.by_context.end() && gate->second->passes_)
-    gate->second->order(module);
+  if (gate == gates.by_context.end() || !gate->second->passes_)
+    return;
+  gate->second->count_made(module);
+  gate->second->order(module);
+}
+
+void PassGate::count_made(const Module &module) {
+  for (const Function &function : module)
+    if (!function.isDeclaration() && !following_.contains(function.getName()))
+      passes_->count_made(function.getName(), may_set_);
 }
 
 void PassGate::order(Module &module) {

@@ -56,6 +56,8 @@ private:
   static PassGate &of(llvm::LLVMContext &context);
 
   bool should_run(llvm::StringRef pass, llvm::StringRef description) const;
+  /// Count the choices for functions that were not there before.
+  void count_made(const llvm::Module &module);
   void order(llvm::Module &module);
   llvm::StringRef function_in(llvm::StringRef description) const;
 

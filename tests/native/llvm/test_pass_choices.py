@@ -484,6 +484,16 @@ def test_choices_apply_beside_exceptions_coroutines_sanitizers_debug_information
     }
 
 
+def test_choices_for_a_function_that_a_sanitizer_makes_behind_the_last_pass_count_as_applied(tuner: Tuner) -> None:
+    source = written(tuner, "loops.c")
+    made = "asan.module_ctor"
+    group = [(made, "add", "gvn-hoist@early"), (made, "set", "ext-tsp"), (made, "skip", "machinelicm")]
+    sanitized = tuner.compile(source, "-Oz", "-fsanitize=address", decisions=tuner.choose("loops.c", group))
+    assert (sanitized.said, sanitized.store["applied"]) == ("", 3)
+    plain = tuner.compile(source, "-Oz", decisions=tuner.choose("loops.c", [("sum", "skip", "machinelicm"), *group]))
+    assert plain.store["applied"] == 1
+
+
 def test_before_a_thin_link_passes_are_added_and_the_bitcode_changes(tuner: Tuner) -> None:
     source = written(tuner, "loops.c")
     store = tuner.choose("loops.c", [("", "add", "reg2mem,sroa,instcombine,simplifycfg@last")])
