@@ -123,6 +123,31 @@ def test_a_store_of_another_name_is_named() -> None:
     assert line == f"env 'CC=policybridge run --decisions {store} -- clang-22' ./build.sh"
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "setup.py build_ext --inplace",
+        "setup.py build",
+        "setup.py bdist_wheel",
+        "-m pip wheel -v --no-build-isolation --no-deps .",
+    ],
+)
+def test_an_extension_of_python_s_is_compiled_again_though_it_is_up_to_date(given: str) -> None:
+    Path("a.c").write_text("int PyInit_a(void) { return 0; }\n")
+    Path("setup.py").write_text(
+        "from setuptools import Extension, setup\n"
+        "setup(name='a', version='1', py_modules=[], ext_modules=[Extension('a', ['a.c'])])\n"
+    )
+    build = [sys.executable, *given.split()]
+    environment = {**os.environ, "CC": need("clang-22")}
+    subprocess.run(build, env=environment, check=True, capture_output=True)
+    lines = "\n".join(applied(build, compilers([path("clang-22"), "-O2", "-c", "a.c"])))
+    assert "policybridge run -- " in lines
+    again = lines.replace("policybridge run -- ", "env ")
+    ended = subprocess.run(again, shell=True, check=True, capture_output=True, text=True)
+    assert re.search(r"env \S*clang-22 .*-c a\.c", ended.stdout + ended.stderr)
+
+
 @pytest.mark.parametrize(("lto", "flag"), [("full", "-flto"), ("thin", "-flto=thin -flto-jobs=1")])
 def test_a_store_for_link_time_is_applied_by_builds_with_that_lto(lto: Mode, flag: str) -> None:
     used = compilers(["clang-22", "-Oz", "-c", "a.c"])

@@ -22,6 +22,9 @@ _LANGUAGES: Final = {"C": "CC", "CXX": "CXX"}
 _LAUNCHER: Final = "policybridge-run"
 _WITHOUT_VARIABLES: Final = ("ninja", "samu", "scons")
 """Programs that build without a look at CC in the environment."""
+_SETUP: Final = "setup.py"
+_FORCED: Final = ("build", "build_clib", "build_ext")
+"""Commands of setuptools that compile; all others that do so run the first."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ class Ending:
             yield f"# {program} takes its compilers from its files alone, so write there"
             yield from (f"{self._starting(name)} …" for name in self._variables)
         else:
-            yield f"env {self._assigned} {shlex.join(self.build)}"
+            yield from _removed(self.build)
+            yield f"env {self._assigned} {shlex.join(_anew(self.build))}"
             yield from self._by_configure()
 
     def _with_environment(self, build: Sequence[str]) -> Iterator[str]:
@@ -221,6 +225,28 @@ class Ending:
 def _assignments(build: Sequence[str]) -> list[str]:
     """Give the variables that ``env`` sets."""
     return list(takewhile(lambda word: "=" in word and not word.startswith("-"), build[1:]))
+
+
+def _script(build: Sequence[str]) -> int | None:
+    return next((index for index, word in enumerate(build) if Path(word).name == _SETUP), None)
+
+
+def _removed(build: Sequence[str]) -> Iterator[str]:
+    """Remove what setuptools takes for up to date, where another program starts it that cannot tell it (pip)."""
+    made = sorted(map(str, Path().glob("build/lib.*-*")))
+    if made and _script(build) is None and (Path(_SETUP).exists() or Path("pyproject.toml").exists()):
+        yield shlex.join(["rm", "-r", *made])
+
+
+def _anew(build: Sequence[str]) -> list[str]:
+    """Let a setup.py compile again; it takes an extension for up to date that is newer than its sources."""
+    words, script = list(build), _script(build)
+    if script is None:
+        return words
+    given = next((index for index, word in enumerate(words) if index > script and word in _FORCED), None)
+    if given is None:
+        return [*words[: script + 1], "build", "--force", *words[script + 1 :]]
+    return [*words[: given + 1], "--force", *words[given + 1 :]]
 
 
 def _finds(folder: Path, store: Path) -> bool:
