@@ -160,3 +160,16 @@ def test_the_cost_of_a_process_that_the_program_starts_is_not_counted(tmp_path: 
     assert first.own["main"] > 0
     assert "child_works" not in first.own
     assert first.own["work"] < 50000
+
+
+def test_programs_that_print_the_path_by_which_they_are_run_print_the_same(tmp_path: Path) -> None:
+    need("valgrind")
+    (tmp_path / "main.c").write_text("#include <stdio.h>\nint main(int n, char **words) { return puts(*words) < 0; }\n")
+    subprocess.run([need("gcc"), "main.c", "-o", "bench"], cwd=tmp_path, check=True)
+    with _runner(tmp_path) as runner:
+        programs = [runner.place(letter) for letter in "ab"]
+        for program in programs:
+            shutil.copy(tmp_path / "bench", program)
+        (first, ran), (second, other) = (runner.count(program) for program in programs)
+        assert ran.output == other.output == runner.time(programs[0]).output == runner.time(programs[1]).output
+        assert first.own["main"] == second.own["main"] > 0

@@ -166,13 +166,20 @@ class Runner(AbstractContextManager["Runner"]):
         options = ["--tool=callgrind", f"--callgrind-out-file={profile}", "--toggle-collect=main", "--quiet"]
         options += ["--demangle=no", "--compress-strings=no", "--compress-pos=no", f"--main-stacksize={_STACK}"]
         options += ["--cache-sim=yes", "--branch-sim=yes", *CACHE]
-        ran = self._run([self._valgrind, *options, str(program)], "under valgrind ")
+        ran = self._run([self._valgrind, *options, self._named(program)], "under valgrind ")
         counted = read_counts(profile.read_bytes().splitlines(), os.path.realpath(program), self._weights)
         return counted, ran
 
     def time(self, program: Path) -> Ran:
         """Run a program of `place` as it is; see `count`."""
-        return self._run([str(program)])
+        return self._run([self._named(program)])
+
+    def _named(self, program: Path) -> str:
+        """Give the path by which a program is run: one for all, because some programs print it."""
+        link = self.folder / "p"
+        link.unlink(missing_ok=True)
+        link.symlink_to(program.parent.name)
+        return str(link / program.name)
 
     def _run(self, words: Sequence[str], how: str = "") -> Ran:
         self.runs += 1
