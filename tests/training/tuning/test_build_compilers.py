@@ -223,6 +223,27 @@ def test_a_build_with_nothing_to_decide_is_told_the_cure(words: tuple[str, ...],
     assert not Path("policybridge.decisions").exists()
 
 
+@pytest.mark.parametrize(
+    ("flags", "mode"), [("-flto=thin", "thin"), ("-fno-lto -flto=auto", "full"), ("-flto", "full")]
+)
+def test_a_build_with_lto_of_its_own_is_told_the_option_that_searches_at_link_time(flags: str, mode: str) -> None:
+    done = tune("--", "make", f"CC={need('clang-22')}", f"CFLAGS=-Oz -w {flags}")
+    assert done.returncode == 0, done.stderr
+    told = f"-flto, by which 1 of 1 sources are compiled, leaves decisions to link time: --lto {mode} searches for them"
+    assert f"policybridge autotune: {told}\n" in done.stderr
+    assert f"{told}\napply policybridge.decisions:\n" in done.stdout
+
+
+def test_sources_without_lto_and_phases_before_the_link_are_told_nothing_about_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["clang-22", "-Oz", "-flto", "-c", "a.c"]
+    assert not compilers([*words, "-fno-lto"]).left_to_link
+    assert compilers(words).left_to_link
+    monkeypatch.setenv("POLICYBRIDGE_PHASES", "compile,pre-link")
+    assert not compilers(words).left_to_link
+
+
 def test_another_compiler_that_is_asked_for_is_told_beside_the_builds_own() -> None:
     done = tune("--compiler", need("clang-22"), "--", "make", "CC=gcc")
     assert done.returncode == 0

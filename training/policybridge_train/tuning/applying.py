@@ -65,6 +65,8 @@ class Ending:
             return
         if self.build and not self.compilers.has(self.compiler):
             yield f"the build compiles with {self.compilers.named}; the store applies to {self.compiler.name} alone"
+        if self.compilers.left_to_link and not self.lto:
+            yield self.compilers.left_to_link
         yield f"apply {self.store}:"
         yield from (f"  {line}" for line in self.applying())
 

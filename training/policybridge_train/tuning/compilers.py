@@ -1,11 +1,14 @@
 """The compiler of a recorded build: decisions apply to the compiler for which they were found."""
 
+import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
@@ -13,6 +16,7 @@ from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.notes import BuildCommand
 
 _UNOPTIMISED = frozenset(("", "-O0"))
+_LTO: Final = re.compile(r"-f(?P<no>no-)?lto(=(?P<thin>thin)?.*)?")
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class BuildCompilers:
         sources: how many sources each compiled, by its path.
         levels: how many were compiled at each level (``-Oz``; empty if a command has none).
         languages: of the sources, as for ``-x``.
+        links: how many sources were compiled for each kind of LTO (``full``, ``thin``; empty for none).
         folders: of the sources; those that the build removed are left out.
 
     """
@@ -30,6 +35,7 @@ class BuildCompilers:
     sources: Counter[str]
     levels: Counter[str]
     languages: Counter[str]
+    links: Counter[str] = field(default_factory=Counter)
     folders: set[Path] = field(default_factory=set)
 
     @classmethod
@@ -45,6 +51,7 @@ class BuildCompilers:
             found.sources[_path(command)] += count
             found.levels[levels[-1] if levels else ""] += count
             found.languages.update(source.text for source in invocation.sources)
+            found.links[_lto(command.arguments)] += count
             found.folders.update(command.path(source.word).parent for source in invocation.sources)
         found.folders.intersection_update([folder for folder in found.folders if folder.is_dir()])
         return found
@@ -53,6 +60,18 @@ class BuildCompilers:
     def is_optimised(self) -> bool:
         """Whether any source was compiled with optimisation, or there are none."""
         return not +self.levels or any(level not in _UNOPTIMISED for level in +self.levels)
+
+    @property
+    def left_to_link(self) -> str:
+        """Why decisions about objects have no effect, for people; empty where they have one."""
+        count = self.links.total() - self.links[""]
+        if not count or "pre-link" in os.environ.get("POLICYBRIDGE_PHASES", ""):
+            return ""
+        mode = max(("full", "thin"), key=self.links.__getitem__)
+        return (
+            f"-flto, by which {count:,} of {self.links.total():,} sources are compiled, leaves decisions to link time: "
+            f"--lto {mode} searches for them"
+        )
 
     @cached_property
     def clangs(self) -> Sequence[Compiler]:
@@ -98,6 +117,11 @@ class BuildCompilers:
             f"the build compiles with {self.named}, and decisions apply to clang alone: build with clang "
             "(make CC=clang-22 CXX=clang++-22), or name the clang that will build with the store (--compiler clang-22)"
         )
+
+
+def _lto(arguments: Sequence[str]) -> str:
+    last = next((found for word in reversed(arguments) if (found := _LTO.fullmatch(word))), None)
+    return "" if last is None or last["no"] else last["thin"] or "full"
 
 
 def _path(command: BuildCommand) -> str:
