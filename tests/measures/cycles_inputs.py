@@ -158,11 +158,6 @@ def _sql(chance: random.Random, words: list[str]) -> str:
     )
 
 
-def _points(chance: random.Random, _: list[str]) -> str:
-    x, y = chance.random(), chance.random()
-    return "".join(f"{chance.gauss(x, 0.05):.6f} {chance.gauss(y, 0.05):.6f}\n" for _ in range(20))
-
-
 _Piece = Callable[[random.Random, list[str]], str]
 KINDS: Final[Mapping[str, tuple[str, _Piece, str]]] = {
     "prose": ("Prose\n=====\n\n", _prose, "\n"),
@@ -180,7 +175,6 @@ KINDS: Final[Mapping[str, tuple[str, _Piece, str]]] = {
     "proteins": ("", _proteins, ""),
     "shell": ("", _shell, ""),
     "sql": ("create table t(a integer, b text, c real);\ncreate index i on t(b);\n", _sql, ""),
-    "points": ("", _points, ""),
     "lua": ("local total\n", _lua, "print(total)\n"),
 }
 """By name: the beginning, what makes a piece, and the end."""
