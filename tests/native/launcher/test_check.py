@@ -109,6 +109,25 @@ def test_the_result_as_json_has_the_sizes_of_both_builds_and_the_growth(
 
 
 @pytest.mark.usefixtures("project")
+def test_the_newest_clang_on_path_compiles_unless_one_is_named(
+    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for tool in ("clang-19", "clang-22"):
+        need(tool)
+    asking = ["check", "--policy", "default", "--server", server.socket, "--", "/bin/sh", "-c", "$CC --version; exit 1"]
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", str(tools))
+    assert main(asking) == 2
+    assert "there is no clang on PATH" in capsys.readouterr().err
+    for major in ("19", "22"):
+        for name in ("clang", "clang++"):
+            (tools / f"{name}-{major}").symlink_to(f"/usr/lib/llvm-{major}/bin/{name}")
+        assert main(asking) == 2
+        assert f"clang version {major}." in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
 def test_growth_within_the_tolerance_and_of_other_sections_is_no_failure(server: RunningServer) -> None:
     assert check(server, "everything", "--tolerance", "1000") == 0
     assert check(server, "everything", "--judge", "data") == 0

@@ -16,12 +16,13 @@ from policybridge_client.connection import SERVER
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_client.llvm.plugins import find_plugin
-from policybridge_core.errors import InvalidError
+from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_train.checking.building import Project
 from policybridge_train.checking.deciding import ByLauncher, ByPlugin, Deciding
 from policybridge_train.checking.linked import PARTS, Part, Sizes, percent
 from policybridge_train.command_line import status_of
-from policybridge_train.compiling.options import add_plugins
+from policybridge_train.compiling.compiler import newest_clang
+from policybridge_train.compiling.options import add_compiler, add_plugins
 from policybridge_train.scoring.contenders import absolute_server
 from policybridge_train.scoring.summary import Grid
 from policybridge_train.scoring.table import print_grid
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--policy", metavar="NAME[@VERSION|@ALIAS]", help="the policy that decides")
     who.add_argument("--decisions", type=Path, metavar="FILE", help="a store of tuned decisions")
     add("--server", metavar="ADDRESS", help="the server with the policy (default: POLICYBRIDGE_SERVER)")
-    add("--compiler", default="clang", metavar="NAME", help="the C compiler, such as clang-22 (default: clang)")
+    add_compiler(parser, example="the C compiler, such as clang-22")
     add_plugins(parser)
     add("--interactive", action="store_true", help="use LLVM's interactive mode, not the plugin")
     add("--source", type=Path, default=Path(), metavar="DIR", help="the project's folder (default: the current one)")
@@ -77,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    deciding = _deciding(arguments)
+    compiler = _compiler(arguments)
+    deciding = _deciding(arguments, compiler)
     build = arguments.build[1:] if arguments.build[:1] == ["--"] else arguments.build
     if not build:
         raise InvalidError("give the build behind --, such as: policybridge check --policy inliner -- make")
@@ -87,13 +89,23 @@ def _run(arguments: argparse.Namespace) -> int:
         source = arguments.source.absolute()
         if work.is_relative_to(source):
             raise InvalidError(f"--work {work} is in the project's folder, which is copied there; name one outside")
-        project = Project(source, build, work, (arguments.compiler, arguments.compiler.replace("clang", "clang++", 1)))
+        project = Project(source, build, work, (compiler, compiler.replace("clang", "clang++", 1)))
         before = project.built("plain")
         after = project.built("policy", deciding)
     return _told(before, after, arguments)
 
 
-def _deciding(arguments: argparse.Namespace) -> Deciding:
+def _compiler(arguments: argparse.Namespace) -> str:
+    if arguments.compiler:
+        return str(arguments.compiler)
+    if (found := newest_clang()) is None:
+        raise NotFoundError(
+            "there is no clang on PATH: install one (Debian: apt install clang), or name it by --compiler"
+        )
+    return found.name
+
+
+def _deciding(arguments: argparse.Namespace, compiler: str) -> Deciding:
     server = arguments.server or os.environ.get(SERVER)
     plugins = [] if arguments.plugins is None else ["--plugins", str(arguments.plugins.absolute())]
     if arguments.decisions is not None:
@@ -104,7 +116,7 @@ def _deciding(arguments: argparse.Namespace) -> Deciding:
         raise InvalidError(f"--policy needs --server ADDRESS, or {SERVER} in the environment")
     address = absolute_server(server)
     launcher = _launcher(server, ["--policy", arguments.policy, "--server", address])
-    plugin = None if arguments.interactive or not address.startswith(_SOCKET) else _plugin(arguments)
+    plugin = None if arguments.interactive or not address.startswith(_SOCKET) else _plugin(compiler, arguments.plugins)
     if plugin is None:
         return launcher
     return ByPlugin(plugin, {"SERVER": address, "POLICY": arguments.policy, "FALLBACK": "error"}, launcher)
@@ -116,9 +128,9 @@ def _launcher(server: str | None, deciding: Sequence[str]) -> ByLauncher:
     return ByLauncher([*(python if launcher is None else [launcher]), *deciding, "--fallback", "error"])
 
 
-def _plugin(arguments: argparse.Namespace) -> Path | None:
-    compiler = shutil.which(arguments.compiler)
-    return None if compiler is None else find_plugin(CompilerCommand.of([compiler]), arguments.plugins)
+def _plugin(compiler: str, plugins: Path | None) -> Path | None:
+    found = shutil.which(compiler)
+    return None if found is None else find_plugin(CompilerCommand.of([found]), plugins)
 
 
 def _told(before: Mapping[str, Sizes], after: Mapping[str, Sizes], arguments: argparse.Namespace) -> int:

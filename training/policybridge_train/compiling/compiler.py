@@ -211,8 +211,12 @@ def newest_compiler() -> Compiler:
         NotFoundError: there is neither a clang nor the wheel.
 
     """
-    found = [(compiler.major, compiler) for compiler in _clangs()]
-    return max(found, key=lambda pair: pair[0])[1] if found else _wheel()
+    return newest_clang() or _wheel()
+
+
+def newest_clang() -> Compiler | None:
+    """Find the clang of the highest version on PATH, if there is one."""
+    return max(_clangs(), key=lambda compiler: compiler.major, default=None)
 
 
 def _wheel() -> Compiler:
