@@ -135,8 +135,8 @@ def _compiler(arguments: argparse.Namespace, commands: Sequence[BuildCommand], c
         raise PreconditionError(
             "the build does not optimise (-O0), so there is nothing to decide: build at -Oz or -O2, or give --level Oz"
         )
-    if compilers.left_to_link and not arguments.lto:
-        sys.stderr.write(f"policybridge autotune: {compilers.left_to_link}\n")
+    for note in compilers.notes(lto=bool(arguments.lto)):
+        sys.stderr.write(f"policybridge autotune: {note}\n")
     if arguments.compiler or arguments.corpus:
         return compiler_of(arguments)
     chosen = compilers.chosen()

@@ -234,6 +234,14 @@ def test_a_build_with_lto_of_its_own_is_told_the_option_that_searches_at_link_ti
     assert f"{told}\napply policybridge.decisions:\n" in done.stdout
 
 
+def test_a_build_with_a_profile_is_told_that_it_is_searched_without_it() -> None:
+    words = ["clang-22", "-Oz", "-c"]
+    used = compilers([*words, "-fprofile-instr-use=p.prof", "a.c"], [*words, "b.c"], [*words, "-fprofile-use", "c.c"])
+    (note,) = used.notes(lto=True)
+    assert note == "2 of 3 sources are compiled with a profile, and searched without it"
+    assert note in Ending(Path("x.db"), Compiler.find("clang-22"), ["make"], used).lines(2, 1, 1)
+
+
 def test_sources_without_lto_and_phases_before_the_link_are_told_nothing_about_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

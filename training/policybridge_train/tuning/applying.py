@@ -65,8 +65,7 @@ class Ending:
             return
         if self.build and not self.compilers.has(self.compiler):
             yield f"the build compiles with {self.compilers.named}; the store applies to {self.compiler.name} alone"
-        if self.compilers.left_to_link and not self.lto:
-            yield self.compilers.left_to_link
+        yield from self.compilers.notes(lto=bool(self.lto))
         yield f"apply {self.store}:"
         yield from (f"  {line}" for line in self.applying())
 
