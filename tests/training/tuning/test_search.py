@@ -149,6 +149,17 @@ def test_what_flips_have_made_larger_together_is_turned_back_in_the_next_compile
     assert search.sizes == {**DEFAULT, "c": 90}
 
 
+def test_accepted_moves_whose_functions_are_given_up_are_turned_back_and_the_others_stay() -> None:
+    search = Search.begin(compiled(DEFAULT, {}))
+    for key, (caller, _) in (item for item in CALLS.items() if item[0] != "two"):
+        search.accept(Accepted(Decided({key: True}), [caller]))
+    assert search.regions == [{"a"}, {"c"}]
+    search.go_on(search.decided, compiled({**DEFAULT, "a": 90, "c": 90}, {"one": True, "three": True}), ["c"])
+    assert search.pinned().inlining == {"one": True, "two": False, "three": False}
+    assert (search.sizes["a"], search.sizes["c"]) == (90, 100)
+    assert not search.is_checked
+
+
 def test_a_site_that_was_turned_twice_is_turned_back_to_what_it_was_first() -> None:
     search = Search.begin(compiled(DEFAULT, {}))
     search.accept(Accepted(Decided({"one": True}), ["a", "helper"]))

@@ -1,9 +1,9 @@
 """The modules of a program while it is tuned: the cost that each move saves, and the accepted moves."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
@@ -72,12 +72,25 @@ class Part:
         module: the module.
         search: its state; sizes are cycles here.
         bytes: by function, its bytes under the accepted decisions.
+        checked: the bytes when these were last compiled alone.
 
     """
 
     module: Module
     search: Search
-    bytes: dict[str, int]
+    bytes: Mapping[str, int]
+    checked: Mapping[str, int]
+
+    def regions(self, seen: "Seen") -> "Iterable[Region]":
+        """Give the regions of the moves that were accepted since then, as they are in a compile of these alone."""
+        for names in self.search.regions:
+            saved = -self.search.credit(names, self.search.checked_sizes, seen.result.costs)
+            yield Region(frozenset(names), saved, _growth(names, self.checked, seen.bytes))
+
+    def begin_at(self, seen: "Seen", given_up: Collection[str] = ()) -> None:
+        """Go on from a compile of the accepted decisions alone, but for functions that were given up."""
+        self.bytes = {**seen.bytes, **{name: size for name, size in self.checked.items() if name in given_up}}
+        self.checked = self.bytes
 
     def settle(self, moves: Sequence[Move], seen: "Seen", rules: "Rules") -> int:
         """Accept the moves that saved cycles, the greatest first, as far as there is room; give how many."""
@@ -93,7 +106,7 @@ class Part:
         changed: set[str] = set()
         accepted = 0
         for credit, move, names in sorted(credited, key=lambda each: each[0]):
-            if credit <= -rules.least and rules.room.take(self._growth(names, seen)):
+            if credit <= -rules.least and rules.room.take(_growth(names, self.bytes, seen.bytes)):
                 search.accept(Accepted(move.turned, names))
                 changed.update(names)
                 accepted += 1
@@ -108,8 +121,41 @@ class Part:
         """Note a move that must not be tried again."""
         self.search.tried[move.name] = Tried(move.surroundings(self.search.sizes), math.nan)
 
-    def _growth(self, names: Collection[str], seen: "Seen") -> int:
-        return sum(_aligned(seen.bytes.get(name, 0)) - _aligned(self.bytes.get(name, 0)) for name in names)
+
+class Region(NamedTuple):
+    """Functions that accepted moves have changed together.
+
+    Attributes:
+        functions: their names.
+        saved: cycles.
+        growth: bytes.
+
+    """
+
+    functions: frozenset[str]
+    saved: float
+    growth: int
+
+
+def too_much(regions: Iterable[Region], excess: float) -> tuple[set[str], int]:
+    """Choose the regions that save least for their bytes, until the excess is gone.
+
+    Returns:
+        their functions, and by how many bytes they have grown.
+
+    """
+    given_up: set[str] = set()
+    growth = 0
+    for region in sorted((each for each in regions if each.growth > 0), key=lambda each: each.saved / each.growth):
+        if growth >= excess:
+            break
+        given_up |= region.functions
+        growth += region.growth
+    return given_up, growth
+
+
+def _growth(names: Collection[str], before: Mapping[str, int], after: Mapping[str, int]) -> int:
+    return sum(_aligned(after.get(name, 0)) - _aligned(before.get(name, 0)) for name in names)
 
 
 def _aligned(size: int) -> int:

@@ -13,7 +13,7 @@ from policybridge_train.speed.costs import owned, shares
 from policybridge_train.speed.keeping import Kept
 from policybridge_train.speed.making import Making, Whole, repeated
 from policybridge_train.speed.moves import LISTED, Trying, turned
-from policybridge_train.speed.parts import Move, Part, Room, Rules, Seen
+from policybridge_train.speed.parts import Move, Part, Room, Rules, Seen, too_much
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Gains
 from policybridge_train.tuning.flips import Decided
@@ -91,7 +91,7 @@ class SpeedSearch:
         parts = shares(results, self._counted, self._owned)
         self.hot = {name: share for name, share in parts.items() if share >= _HOT}
         self._parts = [
-            Part(module, search, dict(results[module.name].sizes))
+            Part(module, search, results[module.name].sizes, results[module.name].sizes)
             for module in modules
             if self._owned[module.name] & self.hot.keys()
             for search in [Search.begin(self._seen(module.name, results[module.name], self._counted).result)]
@@ -214,18 +214,33 @@ class SpeedSearch:
             return
         if whole.text > self._most_text:
             # Constants of its own are no part of a function's bytes.
-            self._go_back()
-            self._room.left /= 2
+            self._give_up(whole, seen, accepted)
             return
         for part in self._parts:
             part.search.take(accepted[part.module.name], seen[part.module.name].result)
-            part.bytes = dict(seen[part.module.name].bytes)
+            part.begin_at(seen[part.module.name])
         self._counted = whole.counted
         self._room.left = self._most_text - whole.text
         if whole.cycles < self.best.cycles:
             self.best = whole
             if self._kept:
                 self._kept.write({part.module.name: whole.decided[part.module.name] for part in self._parts})
+
+    def _give_up(self, whole: Whole, seen: Mapping[str, Seen], accepted: Mapping[str, Decided]) -> None:
+        """Take back moves of a program whose text is too large; go on from the best program if none has added to it."""
+        excess = whole.text - self._most_text
+        found = {part.module.name: list(part.regions(seen[part.module.name])) for part in self._parts}
+        given_up, growth = too_much((region for regions in found.values() for region in regions), excess)
+        if not given_up:
+            self._go_back()
+            self._room.left /= 2
+            return
+        for part in self._parts:
+            name = part.module.name
+            here = given_up & {function for region in found[name] for function in region.functions}
+            part.search.go_on(accepted[name], seen[name].result, here)
+            part.begin_at(seen[name], here)
+        self._counted, self._room.left = whole.counted, max(0.0, growth - excess) / 2
 
     @property
     def _most_text(self) -> float:
@@ -240,7 +255,7 @@ class SpeedSearch:
             seen = self._seen(name, result, self._counted)
             part.search.accepted = []
             part.search.go_on(self.best.decided[name], seen.result)
-            part.bytes = dict(seen.bytes)
+            part.begin_at(seen)
 
     def _measured(self, decided: Mapping[str, Decided]) -> tuple[Whole, dict[str, Seen]]:
         """Compile the tuned modules with decisions, link and run.

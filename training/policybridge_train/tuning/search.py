@@ -179,12 +179,12 @@ class Search(msgspec.Struct):
         self.note(measured, decided.passes)
         self.go_on(decided, measured)
 
-    def go_on(self, decided: Decided, measured: CompileResult) -> None:
-        """Go on from a compile that was noted; see `take`."""
+    def go_on(self, decided: Decided, measured: CompileResult, given_up: Collection[str] = ()) -> None:
+        """Go on from a compile that was noted; see `take`. Regions with functions that are given up are taken back."""
         self.decided = decided
         self.sizes = measured.sizes
         self.sites = _by_caller(measured.sites)
-        dropped = self._give_up_regions()
+        dropped = self._give_up_regions(frozenset(given_up))
         self.accepted = []
         self.checked_sizes = self.sizes
         # After some flips were dropped, the rest has not been compiled alone.
@@ -204,15 +204,20 @@ class Search(msgspec.Struct):
         """Whether the accepted decisions were compiled alone."""
         return not self.accepted and self.checked_at > 0
 
-    def _give_up_regions(self) -> bool:
-        """Take back the accepted moves of regions that became larger; whether there were any.
+    @property
+    def regions(self) -> list[set[str]]:
+        """The functions of each region of accepted moves."""
+        return [{name for move in region for name in move.functions} for region in _regions(self.accepted)]
+
+    def _give_up_regions(self, given_up: frozenset[str]) -> bool:
+        """Take back the accepted moves of regions that became larger or are given up; whether there were any.
 
         Moves whose functions overlap are one region: their joint credit can differ from the sum.
         """
         dropped: list[Accepted] = []
         for region in _regions(self.accepted):
             names = {name for move in region for name in move.functions}
-            if self.cost(self.sizes, names) > self.cost(self.checked_sizes, names):
+            if names & given_up or self.cost(self.sizes, names) > self.cost(self.checked_sizes, names):
                 dropped += region
                 self.sizes = _joined(self.checked_sizes, self.sizes, names)
         # Leaving sites out is not enough: `sites` has them as they were turned. Of a site that was turned twice, the
