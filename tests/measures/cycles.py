@@ -100,12 +100,13 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The measurements of a package, and their settings."""
+    """The measurements of a package, and their settings; those of an older version have no entry."""
 
     budget: int
     pairs: int
     choices: Sequence[str]
     measured: Measured
+    entry: Entry | None = None
 
 
 def read_table() -> dict[str, Entry]:
@@ -148,10 +149,11 @@ class Bench:
         file = self.folder / "measured.json"
         if file.exists():
             found = msgspec.json.decode(file.read_bytes(), type=Kept)
-            if (found.budget, found.pairs, tuple(found.choices)) == (self.budget, self.pairs, tuple(choices)):
+            settings = (found.budget, found.pairs, tuple(found.choices), found.entry)
+            if settings == (self.budget, self.pairs, tuple(choices), self.entry):
                 return found.measured
         measured = self.measure(choices)
-        file.write_bytes(msgspec.json.encode(Kept(self.budget, self.pairs, choices, measured)))
+        file.write_bytes(msgspec.json.encode(Kept(self.budget, self.pairs, choices, measured, self.entry)))
         return measured
 
     def measure(self, choices: Sequence[str]) -> Measured:
