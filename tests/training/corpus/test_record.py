@@ -309,6 +309,15 @@ def test_a_build_that_cannot_be_started_is_a_clear_error(tmp_path: Path) -> None
     assert "no-such-make" in ended.stderr
 
 
+def test_a_script_whose_first_line_names_no_interpreter_is_run_as_a_shell_runs_it(tmp_path: Path) -> None:
+    write_project(tmp_path, {"h.c": HELPER, "build.sh": 'gcc -c "$1"\n'})
+    (tmp_path / "build.sh").chmod(0o755)
+
+    corpus = record(tmp_path, tmp_path / "corpus", "./build.sh", "h.c")
+
+    assert [module.source for module in corpus.modules] == ["h.c"]
+
+
 def test_a_build_folder_stays_usable_after_it_was_recorded(tmp_path: Path) -> None:
     write_project(
         tmp_path,

@@ -1,5 +1,6 @@
 """Running a build so that nothing of it outlives us."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -64,9 +65,9 @@ def running(
 def _started(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, output: IO[bytes] | None
 ) -> "subprocess.Popen[bytes]":
-    try:
+    def start(words: Sequence[str]) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
-            command,
+            words,
             env=environment,
             cwd=folder,
             stdin=None if output is None else subprocess.DEVNULL,
@@ -74,10 +75,18 @@ def _started(
             stderr=output,
             start_new_session=True,
         )
+
+    try:
+        return start(command)
     except FileNotFoundError as error:
         raise NotFoundError(
             f"there is no program {command[0]!r}: give the build's command behind --, as you would type it"
         ) from error
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        # A script whose first line names no interpreter, which shells and make run so.
+        return start(["/bin/sh", *command])
 
 
 @contextmanager
