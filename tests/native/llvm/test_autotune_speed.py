@@ -115,6 +115,7 @@ def test_a_program_becomes_faster_and_the_store_makes_it_again(
     assert told["stored"], told
     assert "work" in told["hot"]
     assert min(told["hot"].values()) >= 0.005
+    assert 0.9 < told["own"] <= 1
     assert told["spent"]["compiles"] <= 6
     before, output = _run(run)
     assert before == told["cycles"]["before"]
@@ -129,6 +130,26 @@ def test_text_stays_within_its_bound(capfd: pytest.CaptureFixture[str]) -> None:
     assert _tune("--run", "./bench input 1", "--growth", "0", "--json") == 0
     told = json.loads(capfd.readouterr().out)
     assert told["text"]["after"] <= told["text"]["before"]
+
+
+_SHARED = """CC = clang-22
+CFLAGS = -O2
+bench: main.o libwork.so
+\t$(CC) -o $@ main.o -L. -lwork '-Wl,-rpath,$(CURDIR)'
+libwork.so: work.c
+\t$(CC) -O2 -fPIC -shared -o $@ $<
+script:
+"""
+
+
+def test_a_program_that_mostly_runs_a_shared_library_is_told_to_link_it_statically(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project / "Makefile").write_text(_SHARED)
+    assert _tune("--run", "./bench input 20") == 0
+    said = capfd.readouterr().out
+    assert "0 % of the cycles are in functions that can be tuned" in said
+    assert "have to be linked statically" in said
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ class SpeedSearch:
         before: the program by LLVM's own decisions.
         best: the fastest that was found; ``before`` until there is one.
         hot: the functions that cost much, and their shares of the cycles.
+        own: the share of the cycles that functions of the modules cost by themselves.
         runs: programs that were run under callgrind.
         failures: moves that made a program which does not work, or that did not compile.
 
@@ -87,6 +88,8 @@ class SpeedSearch:
         own = {module.name: Decided() for module in modules}
         self.before = self.best = Whole(self._counted, text, own, results, objects)
         self._owned = owned(results)
+        there = {name for names in self._owned.values() for name in names}
+        self.own = sum(self._counted.own.get(name, 0) for name in there) / max(1, self._counted.total)
         self._room = Room(text * asked.growth / 100)
         parts = shares(results, self._counted, self._owned)
         self.hot = {name: share for name, share in parts.items() if share >= _HOT}

@@ -3,11 +3,15 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from policybridge_train.speed.confirming import Times
 from policybridge_train.tuning.applying import Ending
+
+_MOSTLY: Final = 0.5
+"""The share of cycles below which there is little to be tuned."""
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -39,6 +43,7 @@ class Speed(msgspec.Struct, frozen=True):
         text: bytes.
         time: ``None`` if nothing was found.
         hot: the functions that were tuned, and their shares of the cycles, the greatest first.
+        own: the share of the cycles that functions of the build's modules cost by themselves.
         decisions: about calls.
         passes: choices of passes.
         spent: compiles and runs.
@@ -52,6 +57,7 @@ class Speed(msgspec.Struct, frozen=True):
     text: Pair
     time: Times | None
     hot: dict[str, float]
+    own: float
     decisions: int
     passes: int
     spent: Spent
@@ -65,6 +71,11 @@ class Speed(msgspec.Struct, frozen=True):
             f"{self.program}: {len(self.hot)} functions cost 0.5 % or more; {spent.compiles:,} compiles of "
             f"{spent.modules:,} modules and {spent.runs:,} counted runs of it by {ending.compiler.name}"
         )
+        if self.own < _MOSTLY:
+            yield (
+                f"{100 * self.own:.0f} % of the cycles are in functions that can be tuned; the others are in "
+                "libraries: those of the build have to be linked statically"
+            )
         yield from (f"not kept: {why}" for why in self.failures)
         cycles, text, time = self.cycles, self.text, self.time
         yield f"estimated cycles {cycles.before:,}, tuned {cycles.after:,} ({cycles.percent:+.2f} %)"

@@ -165,6 +165,7 @@ def _result(program: str, search: SpeedSearch, time: Times | None, *, stored: bo
         Pair(before.text, best.text),
         time,
         dict(sorted(search.hot.items(), key=lambda each: -each[1])),
+        search.own,
         sum(len(each.inlining) for each in decided),
         sum(map(len, (its for each in decided for its in each.passes.values()))),
         Spent(search.spent, search.modules, search.runs),
