@@ -34,6 +34,7 @@ from policybridge_train.tuning.sharing import Sharing
 from policybridge_train.tuning.starting import PolicyStart
 from policybridge_train.tuning.storing import StoreKeeper
 from policybridge_train.tuning.tools import INLINE, KINDS, PASSES, Tools
+from policybridge_train.tuning.tuned_compiler import TunedCompiler
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,8 @@ class AutotuneWork:
         farm = held.enter_context(farm_of(arguments))
         if arguments.lto:
             check_link_time(tool, farm, Selection.of(arguments))
-        ending = Ending(
-            arguments.store, tool.compiler, arguments.build, compilers, arguments.plugins, arguments.lto, tool.plugin
-        )
+        tuned = TunedCompiler(arguments.store, tool.compiler, compilers, arguments.plugins, arguments.lto, tool.plugin)
+        ending = Ending(tuned, arguments.build)
         corpus, names = _opened(commands, arguments, tool, folder)
         return cls(arguments, commands, corpus, names, tool, farm, keeper, folder, ending)
 

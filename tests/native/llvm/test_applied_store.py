@@ -10,6 +10,7 @@ from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.compilers import BuildCompilers
+from policybridge_train.tuning.tuned_compiler import TunedCompiler
 from tests.native.llvm.plugins import need
 from tests.training.tuning.autotuning import CountedCompiler
 from tests.training.tuning.boxes import boxes
@@ -37,7 +38,7 @@ def compiled(line: str) -> bytes:
 def test_a_compiler_that_loads_the_plugin_applies_the_store(tuned: Path, major: str, plugin: Path, name: str) -> None:
     store = tuned.rename(tuned.with_name(name))
     compiler = Compiler.find(f"clang-{major}")
-    (line,) = Ending(store, compiler, (), BuildCompilers.of([]), plugin.parent, None, plugin).applying()
+    (line,) = Ending(TunedCompiler(store, compiler, BuildCompilers.of([]), plugin.parent, None, plugin), ()).applying()
     assert (str(store) in line) is (name == "tuned.db")
     made = compiled(line)
     assert made != Path("plain.o").read_bytes()
@@ -53,7 +54,9 @@ def test_make_and_cmake_build_with_the_plugin_and_warn_of_nothing(tuned: Path, m
     name = need(f"clang-{major}")
     used = BuildCompilers.of([BuildCommand(Path.cwd(), name, ("-Oz", "-c", "a b.c"))])
     for build in (["make"], ["cmake", "--build", "build"]):
-        lines = list(Ending(tuned, Compiler.find(name), build, used, plugin.parent, None, plugin).applying())
+        lines = list(
+            Ending(TunedCompiler(tuned, Compiler.find(name), used, plugin.parent, None, plugin), build).applying()
+        )
         for line in lines:
             subprocess.run(line, shell=True, check=True, capture_output=True)
     loading = shlex.join([f"-fpass-plugin={plugin}"])
@@ -68,6 +71,6 @@ def test_a_build_of_one_command_is_that_command_with_the_plugin(tuned: Path, maj
     name = need(f"clang-{major}")
     build = [name, "-Oz", "-c", "a b.c", "-o", "made.o"]
     used = BuildCompilers.of([BuildCommand(Path.cwd(), name, tuple(build[1:]))])
-    (line,) = Ending(tuned, Compiler.find(name), build, used, plugin.parent, None, plugin).applying()
+    (line,) = Ending(TunedCompiler(tuned, Compiler.find(name), used, plugin.parent, None, plugin), build).applying()
     subprocess.run(line, shell=True, check=True, capture_output=True)
     assert Path("made.o").read_bytes() != Path("plain.o").read_bytes()

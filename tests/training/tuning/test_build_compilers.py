@@ -18,6 +18,7 @@ from policybridge_train.compiling.lto import Mode
 from policybridge_train.corpus.notes import BuildCommand, build_command
 from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.compilers import BuildCompilers
+from policybridge_train.tuning.tuned_compiler import TunedCompiler
 from tests.conftest import command
 from tests.native.llvm.plugins import need
 from tests.training.tuning.boxes import boxes
@@ -38,7 +39,7 @@ def applied(
     build: Sequence[str], used: BuildCompilers, store: str = "policybridge.decisions", lto: Mode | None = None
 ) -> list[str]:
     Path(store).write_text("policybridge-decisions 1\n")
-    return list(Ending(Path(store), Compiler.find("clang-22"), build, used, lto=lto).applying())
+    return list(Ending(TunedCompiler(Path(store), Compiler.find("clang-22"), used, lto=lto), build).applying())
 
 
 def path(name: str) -> str:
@@ -239,7 +240,7 @@ def test_a_build_with_a_profile_is_told_that_it_is_searched_without_it() -> None
     used = compilers([*words, "-fprofile-instr-use=p.prof", "a.c"], [*words, "b.c"], [*words, "-fprofile-use", "c.c"])
     (note,) = used.notes(lto=True)
     assert note == "2 of 3 sources are compiled with a profile, and searched without it"
-    assert note in Ending(Path("x.db"), Compiler.find("clang-22"), ["make"], used).lines(2, 1, 1)
+    assert note in Ending(TunedCompiler(Path("x.db"), Compiler.find("clang-22"), used), ["make"]).lines(2, 1, 1)
 
 
 def test_sources_without_lto_and_phases_before_the_link_are_told_nothing_about_it(

@@ -12,6 +12,7 @@ from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.compilers import BuildCompilers
+from policybridge_train.tuning.tuned_compiler import TunedCompiler
 from tests.native.llvm.plugins import need
 
 LAUNCHING = "policybridge run --"
@@ -33,7 +34,8 @@ def applied(*build: str, sources: Sequence[Path] = (Path("a.c"),)) -> list[str]:
     clang = str(Compiler.find(need("clang-22")).start[0])
     words = tuple(str(source.absolute()) for source in sources)
     used = BuildCompilers.of([BuildCommand(Path.cwd(), clang, (clang, "-Oz", "-c", *words))])
-    return list(Ending(Path("policybridge.decisions"), Compiler.find("clang-22"), build, used).applying())
+    tuned = TunedCompiler(Path("policybridge.decisions"), Compiler.find("clang-22"), used)
+    return list(Ending(tuned, build).applying())
 
 
 def run(line: str) -> str:

@@ -69,7 +69,7 @@ class Speed(msgspec.Struct, frozen=True):
         spent = self.spent
         yield (
             f"{self.program}: {len(self.hot)} functions cost 0.5 % or more; {spent.compiles:,} compiles of "
-            f"{spent.modules:,} modules and {spent.runs:,} counted runs of it by {ending.compiler.name}"
+            f"{spent.modules:,} modules and {spent.runs:,} counted runs of it by {ending.tuned.compiler.name}"
         )
         if self.own < _MOSTLY:
             yield (
@@ -88,7 +88,8 @@ class Speed(msgspec.Struct, frozen=True):
         if not self.stored:
             yield "the store is left as it is: the program is confirmed to be slower"
             return
-        yield f"{self.decisions:,} decisions about calls and {self.passes:,} choices of passes; apply {ending.store}:"
+        chosen = f"{self.decisions:,} decisions about calls and {self.passes:,} choices of passes"
+        yield f"{chosen}; apply {ending.tuned.store}:"
         yield from (f"  {line}" for line in ending.applying())
 
     def write_json(self, store: Path, applying: Sequence[str]) -> None:

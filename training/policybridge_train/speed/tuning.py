@@ -98,7 +98,7 @@ class SpeedTuning:
         modules = [there[name] for name in relinking.modules if name in there]
         if not modules:
             raise PreconditionError(f"--run starts {command.program}, of which no source is to be tuned")
-        told = (ending.compiler.version, arguments.run, asked.inline, asked.passes, *sorted(asked.spared))
+        told = (ending.tuned.compiler.version, arguments.run, asked.inline, asked.passes, *sorted(asked.spared))
         known = sorted(f"{module.name}@{module.digest}" for module in modules)
         kept = Kept(self.work / "speed.best", " ".join(map(str, (*told, *known))))
         with Runner(command, limits, self.running) as runner, self._objects() as objects:
@@ -176,7 +176,7 @@ def _result(program: str, search: SpeedSearch, time: Times | None, *, stored: bo
 
 def _tell(speed: Speed, ending: Ending, *, json: bool) -> None:
     if json:
-        speed.write_json(ending.store, list(ending.applying()))
+        speed.write_json(ending.tuned.store, list(ending.applying()))
         return
     for line in speed.lines(ending):
         sys.stdout.write("".join(one if one.isprintable() else repr(one)[1:-1] for one in line) + "\n")

@@ -114,8 +114,8 @@ class Telling:
         sizes = self._sizes.values()
         before, after = self._text
         told: dict[str, object] = {
-            "store": str(self._ending.store),
-            "compiler": self._ending.compiler.version,
+            "store": str(self._ending.tuned.store),
+            "compiler": self._ending.tuned.compiler.version,
             "modules": len(sizes),
             "compiles": sum(self._compiles.values()),
             "text": {"before": before, "after": after},
