@@ -176,13 +176,14 @@ WATCHING = r"""
 extern char *program_invocation_short_name;
 static void tell(const char *what) {
   int threads, tries = 0, file = open(getenv("WATCHED"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  /* A thread that ends is listed for a moment longer, on a busy machine for a long one. */
+  /* A thread that ends is listed for a moment longer, on a busy machine for a long one. A channel that was given up
+     between its handshake and the server's first bytes holds gRPC for 20 seconds. */
   do {
     DIR *tasks = opendir("/proc/self/task");
     for (threads = -2; readdir(tasks); ++threads)
       ;
     closedir(tasks);
-  } while (threads > 1 && strcmp(what, "thread") && ++tries < 200 && !usleep(10000));
+  } while (threads > 1 && strcmp(what, "thread") && ++tries < 3000 && !usleep(10000));
   dprintf(file, "%s %s %d\n", program_invocation_short_name, what, threads);
   close(file);
 }
