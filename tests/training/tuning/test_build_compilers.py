@@ -230,7 +230,7 @@ def test_a_build_with_nothing_to_decide_is_told_the_cure(words: tuple[str, ...],
 def test_a_build_with_lto_of_its_own_is_told_the_option_that_searches_at_link_time(flags: str, mode: str) -> None:
     done = tune("--", "make", f"CC={need('clang-22')}", f"CFLAGS=-Oz -w {flags}")
     assert done.returncode == 0, done.stderr
-    told = f"-flto, by which 1 of 1 sources are compiled, leaves decisions to link time: --lto {mode} searches for them"
+    told = f"1 of 1 sources have -flto, which leaves decisions to link time: --lto {mode} searches for them"
     assert f"policybridge autotune: {told}\n" in done.stderr
     assert f"{told}\napply policybridge.decisions:\n" in done.stdout
 

@@ -175,7 +175,7 @@ class Runner(AbstractContextManager["Runner"]):
         return self._run([self._named(program)])
 
     def _named(self, program: Path) -> str:
-        """Give the path by which a program is run: one for all, because some programs print it."""
+        """Link a program; give the link's path, the same for all programs: some print their path."""
         link = self.folder / "p"
         link.unlink(missing_ok=True)
         link.symlink_to(program.parent.name)

@@ -73,7 +73,7 @@ class BuildCompilers:
             return ""
         mode = max(("full", "thin"), key=self.links.__getitem__)
         return (
-            f"-flto, by which {count:,} of {self.links.total():,} sources are compiled, leaves decisions to link time: "
+            f"{count:,} of {self.links.total():,} sources have -flto, which leaves decisions to link time: "
             f"--lto {mode} searches for them"
         )
 

@@ -22,7 +22,7 @@ def removed(build: Sequence[str]) -> Iterator[str]:
 
 
 def anew(build: Sequence[str]) -> list[str]:
-    """Let a setup.py compile again; it takes an extension for up to date that is newer than its sources."""
+    """Let a setup.py compile all extensions again."""
     words, script = list(build), _script(build)
     if script is None:
         return words
