@@ -16,10 +16,10 @@ from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.options import Selection, compiler_of, limits_of
 from policybridge_train.corpus.bitcode import FrontEnd
-from policybridge_train.corpus.building import why_nothing
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.link_time import check_link_time
 from policybridge_train.corpus.notes import BuildCommand
+from policybridge_train.corpus.nothing import why_nothing
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import farm_of
 from policybridge_train.tasks.inline import InlineForSize

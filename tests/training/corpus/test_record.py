@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -227,6 +228,44 @@ def test_a_generated_source_that_stays_is_a_module(tmp_path: Path) -> None:
     corpus = record(tmp_path, tmp_path / "corpus", "sh", "-c", "echo 'int made;' > made.c; gcc -c made.c")
 
     assert [module.source for module in corpus.modules] == ["made.c"]
+
+
+_REMOVING = "mkdir -p made/here && cd made/here && {} && cc -Oz -I../../include -c {} -o m.o && rm -r ../../made"
+"""Builds as pip does: in a folder that it removes."""
+
+
+def _removing(folder: Path, before: str, source: str) -> "subprocess.CompletedProcess[str]":
+    write_project(
+        folder, {"main.c": '#include "it.h"\nint main(void) { return IT; }\n', "include/it.h": "#define IT 3\n"}
+    )
+    build = _REMOVING.format(before, source)
+    return corpus_command("record", "--output", "../corpus", "--", "sh", "-c", build, cwd=folder)
+
+
+def test_a_source_that_is_compiled_in_a_folder_that_the_build_removes_is_a_module(tmp_path: Path) -> None:
+    recorded = _removing(tmp_path / "small", "true", "../../main.c")
+
+    assert not recorded.returncode, recorded.stderr
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert [(module.name, module.source) for module in corpus.modules] == [("small/main.c", "main.c")]
+    assert not (tmp_path / "small" / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "source", "said"),
+    [
+        ("cp ../../main.c m.c", "m.c", "the build removed all sources that it compiled, as '/.*/small/made/here/m.c'"),
+        ("mv ../../include/it.h .", "-I. ../../main.c", r"no source of the build compiles again \(1 tried\)"),
+    ],
+    ids=["a source", "a header"],
+)
+def test_a_build_that_removes_what_it_compiles_is_told_to_keep_it(
+    before: str, source: str, said: str, tmp_path: Path
+) -> None:
+    recorded = _removing(tmp_path / "small", before, source)
+
+    assert (recorded.returncode, bool(re.search(said, recorded.stderr))) == (2, True), recorded.stderr
+    assert "let it keep" in recorded.stderr
 
 
 def test_the_same_module_is_added_once_and_said(tmp_path: Path) -> None:

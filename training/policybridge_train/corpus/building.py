@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -18,26 +18,8 @@ from policybridge_core.errors import NotFoundError
 from policybridge_train.corpus.notes import BuildCommand, read_notes
 from policybridge_train.corpus.wrappers import recording_environment
 
-NOTHING: Final = (
-    "the build compiled nothing that was seen: if all is up to date, clean it and build again; if it starts compilers "
-    "in an environment of its own, as SCons does, let it pass on the one that it gets (Environment(ENV=os.environ))"
-)
-"""Said of a build without a compilation."""
-
-_BY_RUST: Final = (
-    "the build compiled nothing with clang: rustc makes modules that are not recorded or searched; with "
-    "-C linker-plugin-lto a policy such as size decides about them at link time (docs/plugin.md#rust)"
-)
-_OBJECT_OF_RUST: Final = ".rcgu.o"
-
 _GRACE: Final = 3.0
 """Seconds between asking processes to end and ending them."""
-
-
-def why_nothing(commands: Iterable[BuildCommand]) -> str:
-    """Say why a build's commands compiled no module."""
-    words = (word for command in commands for word in command.arguments)
-    return _BY_RUST if any(word.endswith(_OBJECT_OF_RUST) for word in words) else NOTHING
 
 
 @contextmanager

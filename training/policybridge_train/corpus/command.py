@@ -12,10 +12,11 @@ from policybridge_core.errors import NotFoundError
 from policybridge_train.command_line import status_of
 from policybridge_train.corpus.adding import Added, is_corpus, missing_sources, read_compile_commands
 from policybridge_train.corpus.bitcode import FrontEnd
-from policybridge_train.corpus.building import record, why_nothing
+from policybridge_train.corpus.building import record
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.debian import command as debian
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.nothing import why_nothing
 from policybridge_train.corpus.options import add_front_end, add_output, front_end_of
 from policybridge_train.corpus.showing import as_json, shown_progress, tables, tell
 from policybridge_train.corpus.writing import CorpusWriter, module_name
@@ -122,10 +123,10 @@ def _record(arguments: argparse.Namespace) -> int:
     try:
         project = Project(arguments.project or folder.name, folder)
         with shown_progress() as progress:
-            convert(commands, project, front_end, writer, jobs=arguments.jobs, progress=progress)
+            made = convert(commands, project, front_end, writer, jobs=arguments.jobs, progress=progress)
     finally:
         corpus = writer.write()
     tell(writer, corpus, arguments.output, json=arguments.json)
     if not status and not corpus.modules:
-        raise NotFoundError(f"nothing became a module: {why_nothing(commands)}")
+        raise NotFoundError(f"nothing became a module: {why_nothing(commands, made.failed)}")
     return status

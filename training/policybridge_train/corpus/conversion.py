@@ -20,6 +20,7 @@ from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.linking import read_links
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.programs import Programs
+from policybridge_train.corpus.standing import standing
 from policybridge_train.corpus.writing import CorpusWriter, module_name
 from policybridge_train.processes.threads import Ended, in_order
 
@@ -61,12 +62,21 @@ Progress = Callable[[Converted], None]
 
 def units_of(commands: Iterable[BuildCommand]) -> list[Unit]:
     """Give the units that a build compiled: the last for each object, without trials and sources that are gone."""
+    return [unit for unit in _units(commands) if unit.path.is_file()]
+
+
+def removed_sources(commands: Iterable[BuildCommand]) -> list[Path]:
+    """Give the sources that a build compiled and removed, without those of trials."""
+    return [unit.path for unit in _units(commands) if not unit.path.exists()]
+
+
+def _units(commands: Iterable[BuildCommand]) -> list[Unit]:
     units: dict[Path, Unit] = {}
     for command in commands:
         invocation = parse_compiler(command)
         if invocation is not None and invocation.stage != "other":
             units.update({unit.object: unit for one in invocation.sources if (unit := Unit(invocation, one))})
-    return [units[path] for path in sorted(units) if _is_own(units[path])]
+    return [units[path] for path in sorted(units) if not _is_trial(units[path])]
 
 
 def convert(  # noqa: PLR0913 - each is a choice of the caller's
@@ -88,7 +98,10 @@ def convert(  # noqa: PLR0913 - each is a choice of the caller's
         return _make(*named, project, front_end, writer)
 
     try:
-        with closing(in_order(make, units, jobs)) as each:
+        with (
+            standing(unit.invocation.command.folder for _, unit in units),
+            closing(in_order(make, units, jobs)) as each,
+        ):
             for (name, unit), made in zip(units, each, strict=True):
                 added = _take(name, made, writer)
                 converted.done += 1
@@ -101,18 +114,15 @@ def convert(  # noqa: PLR0913 - each is a choice of the caller's
     return converted
 
 
-def _is_own(unit: Unit) -> bool:
-    if not unit.path.is_file() or not unit.invocation.command.folder.is_dir():
-        return False
-    return not any(_TRIAL.search(str(path)) for path in (unit.path, unit.object))
+def _is_trial(unit: Unit) -> bool:
+    return any(_TRIAL.search(str(path)) for path in (unit.path, unit.object))
 
 
 def _named(units: Iterable[Unit], project: Project) -> list[tuple[str, Unit]]:
     """Name each unit by its object below the project's folder, by its source where there is no such object."""
     named: dict[str, Unit] = {}
     for unit in units:
-        kept = unit.invocation.stage == "compile" and unit.object.is_relative_to(project.root)
-        path = unit.object if kept else unit.path
+        path = unit.object if _is_kept(unit, project.root) else unit.path
         name = free = module_name(project.name, os.path.relpath(path, project.root))
         number = 1
         while free in named:
@@ -120,6 +130,11 @@ def _named(units: Iterable[Unit], project: Project) -> list[tuple[str, Unit]]:
             free = f"{name}~{number}"
         named[free] = unit
     return list(named.items())
+
+
+def _is_kept(unit: Unit, root: Path) -> bool:
+    """Tell whether a unit's object is below a folder, in one that the build has not removed and will name otherwise."""
+    return unit.invocation.stage == "compile" and unit.object.is_relative_to(root) and unit.object.parent.is_dir()
 
 
 def _make(name: str, unit: Unit, project: Project, front_end: FrontEnd, writer: CorpusWriter) -> tuple[Module, Path]:

@@ -11,10 +11,11 @@ import msgspec
 from policybridge_core.errors import NotFoundError, PolicyBridgeError
 from policybridge_train.command_line import INTERRUPTED
 from policybridge_train.corpus.bitcode import FrontEnd
-from policybridge_train.corpus.building import NOTHING, record
+from policybridge_train.corpus.building import record
 from policybridge_train.corpus.conversion import Project, convert
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.notes import BuildCommand
+from policybridge_train.corpus.nothing import why_nothing
 from policybridge_train.corpus.writing import CorpusWriter
 from policybridge_train.tuning.compilers import BuildCompilers
 
@@ -90,7 +91,7 @@ def converted(
     corpus = whole.select(module.name for module in whole.modules if (folder / module.source).is_file())
     tell_untuned(corpus.failures)
     if not corpus.modules:
-        raise NotFoundError(NOTHING)
+        raise NotFoundError(why_nothing(commands, made.failed))
     return corpus, made.names
 
 
