@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 using namespace llvm;
 
@@ -22,9 +23,15 @@ namespace {
 constexpr const char *outlining_off = "nooutline";
 
 /// The state that a pipeline's callbacks and passes share; a pipeline has one module at a time.
+///
+/// The callbacks are registered when a module first needs them: LLVM allocates memory to call one, before and after each run
+/// of a pass on a function.
 struct Phase {
-  std::shared_ptr<ModulePasses> passes; // of the module, while LLVM is asked to skip; else null
-  bool is_adding = false;               // while passes run that we have added, about which nothing is chosen
+  PassInstrumentationCallbacks &callbacks;
+  bool has_log;
+  bool is_asked = false, is_told = false; // about the passes, of changes
+  std::shared_ptr<ModulePasses> passes;   // of the module, while LLVM is asked to skip; else null
+  bool is_adding = false;                 // while passes run that we have added, about which nothing is chosen
 };
 
 using SharedPhase = std::shared_ptr<Phase>;
@@ -65,7 +72,8 @@ bool should_run(Phase &phase, StringRef pass, const Any &unit) {
   return phase.passes->should_run(KnownPass::Stage::ir, function->getName(), pass);
 }
 
-void register_log(PassInstrumentationCallbacks &callbacks, const SharedPhase &phase) {
+void register_log(const SharedPhase &phase) {
+  PassInstrumentationCallbacks &callbacks = phase->callbacks;
   const auto log = [phase] { return phase->passes && !phase->is_adding ? phase->passes->log() : nullptr; };
   callbacks.registerBeforeSkippedPassCallback([log](StringRef pass, Any) {
     if (PassLog *open = log())
@@ -82,6 +90,26 @@ void register_log(PassInstrumentationCallbacks &callbacks, const SharedPhase &ph
   callbacks.registerAfterPassCallback(
       [end](StringRef, Any, const PreservedAnalyses &preserved) { end(!preserved.areAllPreserved()); });
   callbacks.registerAfterPassInvalidatedCallback([end](StringRef, const PreservedAnalyses &) { end(true); });
+}
+
+/// Have LLVM ask about optional passes.
+void be_asked(const SharedPhase &phase) {
+  if (std::exchange(phase->is_asked, true))
+    return;
+  phase->callbacks.registerShouldRunOptionalPassCallback(
+      [phase](StringRef pass, const Any &unit) { return should_run(*phase, pass, unit); });
+  if (phase->has_log)
+    register_log(phase);
+}
+
+/// Have LLVM tell the gate of each pass that changes a module.
+void be_told(Phase &phase) {
+  if (std::exchange(phase.is_told, true))
+    return;
+  phase.callbacks.registerAfterPassCallback([](StringRef, const Any &unit, const PreservedAnalyses &preserved) {
+    if (const auto *module = any_cast<const Module *>(&unit); module && !preserved.areAllPreserved())
+      PassGate::changed(const_cast<Module &>(**module));
+  });
 }
 
 /// Whether a module has functions whose loads LLVM hardens against speculation (X86SpeculativeLoadHardening.cpp): behind some
@@ -176,6 +204,7 @@ struct EndOfInlining : PassInfoMixin<EndOfInlining> {
     phase->passes = passes_of(module, analyses);
     if (!phase->passes)
       return PreservedAnalyses::all();
+    be_asked(phase);
     return Adding(builder, *phase, module, analyses).to_functions(*phase->passes, PassChoice::Point::early);
   }
   static bool isRequired() { return true; }
@@ -205,10 +234,12 @@ struct EndOfFunctionPasses : PassInfoMixin<EndOfFunctionPasses> {
     preserved.intersect(adding.to_module(*passes));
     const bool sets_switches = is_alone(module, analyses);
     passes->count_codegen(module, sets_switches);
-    if (passes->is_asked_in_codegen())
-      PassGate::answer_for(module, passes, sets_switches);
-    else
+    if (!passes->is_asked_in_codegen()) {
       PassGate::answer_for_none(module.getContext());
+      return preserved;
+    }
+    PassGate::answer_for(module, passes, sets_switches);
+    be_told(*phase);
     return preserved;
   }
   static bool isRequired() { return true; }
@@ -224,15 +255,7 @@ void register_pass_hooks(PassBuilder &builder, const std::shared_ptr<const Confi
   const Settings &settings = configuration->settings;
   if (!callbacks || !configuration->invalid.ok() || (!configuration->store && !settings.finds_store && settings.is_local() && settings.passes.empty()))
     return;
-  auto phase = std::make_shared<Phase>();
-  callbacks->registerShouldRunOptionalPassCallback(
-      [phase](StringRef pass, const Any &unit) { return should_run(*phase, pass, unit); });
-  callbacks->registerAfterPassCallback([](StringRef, const Any &unit, const PreservedAnalyses &preserved) {
-    if (const auto *module = any_cast<const Module *>(&unit); module && !preserved.areAllPreserved())
-      PassGate::changed(const_cast<Module &>(**module));
-  });
-  if (!settings.passes.empty())
-    register_log(*callbacks, phase);
+  const SharedPhase phase(new Phase{*callbacks, !settings.passes.empty()});
   builder.registerOptimizerEarlyEPCallback([phase, &builder](ModulePassManager &passes, OptimizationLevel level, auto...) {
     if (level != OptimizationLevel::O0)
       passes.addPass(EndOfInlining(builder, phase));
