@@ -211,6 +211,10 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("SCCACHE_SERVER_PORT", str(free.getsockname()[1]))
+    # On a busy machine its server may take more than the ten seconds that it has otherwise.
+    settings = tmp_path / "sccache.toml"
+    settings.write_text("server_startup_timeout_ms = 120000\n")
+    monkeypatch.setenv("SCCACHE_CONF", str(settings))
     yield program
     if request.param == "sccache":
         subprocess.run([program, "--stop-server"], capture_output=True, check=False)
