@@ -14,14 +14,19 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace policybridge::plugin {
 
 /// A feature, with the memory that LLVM writes its value to.
 struct Feature {
+  Feature(TensorSpec own, std::vector<std::uint64_t> memory)
+      : spec(std::move(own)), words(std::move(memory)), bytes(static_cast<std::size_t>(spec.byte_size())) {}
+
   TensorSpec spec;
   std::vector<std::uint64_t> words; ///< of 64 bits, so that they are aligned for every element type
+  std::size_t bytes;                ///< of the value
 };
 
 /// The specs of features, in their order.

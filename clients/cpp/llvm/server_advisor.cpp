@@ -90,7 +90,7 @@ void ServerAdvisor::forget() {
 
 Result<std::int64_t> ServerAdvisor::evaluate(llvm::ArrayRef<Feature> features) {
   for (std::size_t index = 0; index < features.size(); ++index)
-    std::memcpy(session_.runner().tensor(index)->raw(), features[index].words.data(), features[index].spec.byte_size());
+    std::memcpy(session_.runner().tensor(index)->raw(), features[index].words.data(), features[index].bytes);
   return session_.evaluate();
 }
 
