@@ -211,6 +211,24 @@ def test_a_build_that_env_starts_keeps_its_variables_but_for_the_compiler() -> N
     assert applied("env", "CC=clang-22", "make") == [f"make -B 'CC={LAUNCHING} clang-22'"]
 
 
+def test_a_compiler_of_a_language_that_the_build_does_not_compile_stays_as_it_links() -> None:
+    Path("configure").touch()
+    Path("config.status").write_text("ac_cs_config=\"'CXX=clang++-22' 'CC=gcc'\"\n")
+    assert applied("env", "CC=clang-22", "CXX=clang++-22", "make")[0].startswith("env CXX=clang++-22 make -B 'CC=")
+    line, configured = applied("make", "CC=clang-22", "CXX=clang++-22")
+    assert line == f"make -B CXX=clang++-22 'CC={LAUNCHING} clang-22'"
+    assert configured == f"or: ./configure CXX=clang++-22 'CC={LAUNCHING} clang-22'"
+
+
+def test_a_build_by_an_unknown_program_is_to_be_cleaned_and_told_its_compiler_unless_it_took_cc() -> None:
+    cleaned, line = applied("env", "CC=ccache clang-22", "./build.sh", "all")
+    assert cleaned == "# clean first: build.sh may leave what is up to date as it is"
+    assert line == f"env 'CC={LAUNCHING} clang-22' ./build.sh all"
+    told, *others = applied("env", "CC=gcc", "./build.sh", "all")
+    assert told.startswith("# CC did not name this build's compiler: if build.sh does not take it from there, write it")
+    assert others == [cleaned, line]
+
+
 def test_a_project_with_meson_and_a_configure_script_is_made_by_the_one_that_made_its_makefile() -> None:
     for name in ("meson.build", "configure", "config.log"):
         Path(name).touch()
@@ -220,7 +238,7 @@ def test_a_project_with_meson_and_a_configure_script_is_made_by_the_one_that_mad
 def test_a_store_is_named_where_a_source_is_in_a_repository_within_the_project() -> None:
     Path("part/.git").mkdir(parents=True)
     Path("part/b.c").touch()
-    (line,) = applied("./build.sh", sources=[Path("a.c"), Path("part/b.c")])
+    *_, line = applied("./build.sh", sources=[Path("a.c"), Path("part/b.c")])
     assert f"--decisions {Path.cwd()}/policybridge.decisions --" in line
 
 

@@ -1,9 +1,10 @@
 """What a search has won, and the lines that apply its store in the build's own words."""
 
+import os
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from policybridge_train.tuning.build_folder import BuildFolder, place_words
 from policybridge_train.tuning.makefile import Makefile, configured_with, flags_behind
 from policybridge_train.tuning.setup_script import anew, removed
 from policybridge_train.tuning.tuned_compiler import LANGUAGES, TunedCompiler
+from policybridge_train.tuning.unknown_build import cautions
 
 _WITHOUT_VARIABLES: Final = ("ninja", "samu", "scons")
 """Programs that build without a look at CC in the environment."""
@@ -26,11 +28,13 @@ class Ending:
     Attributes:
         tuned: the compiler with the store.
         build: the build's command; empty for a corpus.
+        environment: in which it ran.
 
     """
 
     tuned: TunedCompiler
     build: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def lines(self, before: int, won: int, compiles: int) -> Iterator[str]:
         """Give the lines.
@@ -79,15 +83,23 @@ class Ending:
             yield f"# {program} takes its compilers from its files alone, so write there"
             yield from (f"{self.tuned.starting(name)} …" for name in self.tuned.variables)
         else:
-            yield from removed(self.build)
-            yield f"env {self.tuned.assigned} {shlex.join(anew(self.build))}"
+            yield from self._by_another()
             yield from self._by_configure()
 
     def _with_environment(self, build: Sequence[str]) -> Iterator[str]:
         """Give the commands for a build that ``env`` starts, whose compilers would replace those of the lines."""
-        kept = [word for word in _assignments(self.build) if word.partition("=")[0] not in LANGUAGES.values()]
-        for line in replace(self, build=build).applying():
+        assigned = dict(word.split("=", 1) for word in _assignments(self.build))
+        kept = [f"{name}={value}" for name, value in assigned.items() if name not in self.tuned.variables]
+        for line in replace(self, build=build, environment={**self.environment, **assigned}).applying():
             yield f"{shlex.join(['env', *kept])} {line}" if kept and not line.startswith(("#", "or: ")) else line
+
+    def _by_another(self) -> Iterator[str]:
+        """Give the commands for a program that may take its compilers from the environment."""
+        cleaned, again = [*removed(self.build)], anew(self.build)
+        yield from cleaned
+        if not cleaned and again == [*self.build]:
+            yield from cautions(self.build, self.environment, self.tuned)
+        yield f"env {self.tuned.assigned} {shlex.join(again)}"
 
     def _by_make(self, folder: BuildFolder) -> Iterator[str]:
         """Give the commands that make all of it again, whatever is up to date.
@@ -95,7 +107,7 @@ class Ending:
         The makefile of a configure script has rules for itself and the script. ``-B`` would follow these, too. That of
         a Perl module has one for itself, which ends the build, and its ``clean`` takes the makefile away.
         """
-        words = [word for word in self.build[1:] if word.partition("=")[0] not in ("-B", "CC", "CXX")]
+        words = [word for word in self.build[1:] if word.partition("=")[0] not in ("-B", *self.tuned.variables)]
         makefile = Makefile.of(self.build, folder.path)
         whole = ["-B", "-o", makefile.name] if makefile.makes_itself else ["-B"]
         if folder.system == "configure":
@@ -109,7 +121,7 @@ class Ending:
     def _by_configure(self) -> Iterator[str]:
         if Path("configure").exists():
             told = {word: word.partition("=") for word in configured_with(Path())}
-            named = {name: value for name, _, value in told.values() if name in LANGUAGES.values()}
+            named = {name: value for name, _, value in told.values() if name in self.tuned.variables}
             flags = {name: flags_behind(self.tuned.driver(name), named.get(name, "")) for name in self.tuned.variables}
             kept = [word for word, (name, _, _) in told.items() if name not in named]
             yield f"or: {shlex.join(['./configure', *kept, *self.tuned.with_flags(flags)])}"
