@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_train.checking.deciding import Deciding, plain_script
 from policybridge_train.checking.linked import Sizes, linked_files, sizes_of
 
+_COMPILERS: Final = "compilers-"
 _SHOWN: Final = 20
 """Lines of a build that failed, which the message has."""
 _CURE: Final = "let it start the compilers by $CC, $CXX or PATH, and name a store that has its modules"
@@ -79,12 +81,14 @@ class Project:
 
     @property
     def _statistics(self) -> Path:
-        return self.work / "compilers" / "statistics"
+        return self.work / "statistics"
 
     def _environment(self, deciding: Deciding | None) -> dict[str, str]:
-        folder = self.work / "compilers"
-        shutil.rmtree(folder, ignore_errors=True)
-        self._statistics.mkdir(parents=True)
+        for old in (self._statistics, *self.work.glob(f"{_COMPILERS}*")):
+            shutil.rmtree(old, ignore_errors=True)
+        self._statistics.mkdir()
+        # Of a new name, of the same length: Go's cache and others return an object that a compiler of the path made.
+        folder = Path(mkdtemp(prefix=_COMPILERS, dir=self.work))
         variables = {}
         for variable, name in zip(("CC", "CXX"), self.compilers, strict=True):
             if (found := shutil.which(name)) is not None:
