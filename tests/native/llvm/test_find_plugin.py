@@ -1,5 +1,6 @@
 """Finding the plugin that a compiler loads."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,22 @@ def test_a_plugin_that_the_compiler_cannot_load_is_passed_over(
     assert find_plugin(compiler, broken) == tuner.path
     for zig in (ZIG, [*ZIG[:-1], "clang"]):
         assert find_plugin(CompilerCommand.of([*zig, "-c", "module.c"]), tuner.path.parent) is None
+
+
+def test_a_plugin_that_is_installed_with_the_launcher_is_found_unless_anybody_may_write_there(
+    tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    launcher, plugins = tmp_path / "own" / "bin" / "policybridge-run", tmp_path / "own" / "lib" / "policybridge"
+    for folder in (launcher.parent, plugins):
+        folder.mkdir(parents=True)
+    launcher.write_text("#!/bin/sh\n")
+    launcher.chmod(0o755)
+    (plugins / tuner.path.name).symlink_to(tuner.path)
+    monkeypatch.delenv("POLICYBRIDGE_LAUNCHER", raising=False)
+    monkeypatch.delenv("POLICYBRIDGE_PLUGINS", raising=False)
+    monkeypatch.setenv("PATH", f"{launcher.parent}{os.pathsep}{os.environ['PATH']}")
+    compiler = CompilerCommand.of([need(f"clang-{tuner.major}"), "-c", "module.c"])
+    assert find_plugin(compiler) == plugins / tuner.path.name
+    plugins.chmod(0o777)
+    assert find_plugin(compiler) is None

@@ -40,7 +40,7 @@ def become_launcher(words: Sequence[str], compiler: CompilerCommand, task: str, 
     """
     if task not in _TASKS or not _starts(compiler):
         return
-    for launcher in _launchers():
+    for launcher in launchers():
         if _reaches(launcher, server):
             _become(launcher, words)
 
@@ -52,10 +52,10 @@ def find_launcher(server: str | None) -> str | None:
         PreconditionError: the launcher that `VARIABLE` names cannot be started.
 
     """
-    return next((launcher for launcher in _launchers() if _reaches(launcher, server)), None)
+    return next((launcher for launcher in launchers() if _reaches(launcher, server)), None)
 
 
-def _launchers() -> Iterator[str]:
+def launchers() -> Iterator[str]:
     """Give the launcher that `VARIABLE` names, none if it is empty; without the variable, those that are installed."""
     named = os.environ.get(VARIABLE)
     if named is None:

@@ -1,6 +1,7 @@
 """Finding the plugin for a compiler (`docs/plugin.md`)."""
 
 import os
+import stat
 import subprocess
 import sysconfig
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
+from policybridge_client.llvm.launcher import launchers
 from policybridge_client.llvm.versions import UNKNOWN, llvm_version, remembered
 
 VARIABLE: Final = "POLICYBRIDGE_PLUGINS"
@@ -26,8 +28,9 @@ def find_plugin(compiler: CompilerCommand, folder: Path | None = None) -> Path |
     """Return the inliner's plugin for a compiler; ``None`` if the compiler loads no plugin.
 
     The plugin may be in ``folder``, in the folders of `VARIABLE`, where pip installs the wheels of plugins, and where
-    CMake installs: ``lib/policybridge`` (and ``lib/ARCHITECTURE/policybridge``) under /usr/local and /usr. Each plugin
-    is tried once with the compiler, and the result is cached: a clang with a statically linked LLVM loads none.
+    CMake installs: ``lib/policybridge`` (and ``lib/ARCHITECTURE/policybridge``) under the prefix of the launcher,
+    /usr/local and /usr. Each plugin is tried once with the compiler, and the result is cached: a clang with a
+    statically linked LLVM loads none.
     """
     major = llvm_version(compiler.start)
     if compiler.is_zig or compiler.kind is Kind.LLC or not major:
@@ -43,23 +46,43 @@ def loads_early(compiler: CompilerCommand) -> bool:
 
 def plugin_folders(folder: Path | None = None) -> Iterator[Path]:
     """Give the folders of plugins, in the order of the search; see `find_plugin`."""
+    yield from dict.fromkeys(_folders(folder))
+
+
+def _folders(folder: Path | None) -> Iterator[Path]:
     if folder is not None:
         yield folder
     yield from (Path(word) for word in os.environ.get(VARIABLE, "").split(":") if word)
     for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
         yield Path(sysconfig.get_path("data", scheme)) / "lib" / "policybridge"
+    for launcher in launchers():
+        file = Path(launcher).resolve()
+        yield from (each for each in _installed(file.parent.parent) if _is_trusted(each, file))
     for prefix in _PREFIXES:
-        for libraries in ("lib", "lib64"):
-            yield prefix / libraries / "policybridge"
-        yield from sorted(prefix.glob("lib/*-linux-gnu*/policybridge"))
+        yield from _installed(prefix)
+
+
+def _installed(prefix: Path) -> Iterator[Path]:
+    for libraries in ("lib", "lib64"):
+        yield prefix / libraries / "policybridge"
+    yield from sorted(prefix.glob("lib/*-linux-gnu*/policybridge"))
+
+
+def _is_trusted(folder: Path, launcher: Path) -> bool:
+    """Tell whether only we, root or the launcher's owner write to a folder: beside one in /tmp/x is /tmp/lib."""
+    try:
+        about, owner = folder.stat(), launcher.stat().st_uid
+    except OSError:
+        return False
+    return about.st_uid in (os.geteuid(), 0, owner) and not about.st_mode & stat.S_IWOTH
 
 
 def _loads(compiler: CompilerCommand, plugin: Path) -> bool:
     try:
-        stat = plugin.stat()
+        about = plugin.stat()
     except OSError:
         return False
-    question = f" loads {plugin} {stat.st_size} {stat.st_mtime_ns}"
+    question = f" loads {plugin} {about.st_size} {about.st_mtime_ns}"
     return remembered(compiler.start, question, lambda: _try(compiler, plugin)) == _LOADS
 
 
