@@ -175,6 +175,8 @@ def test_what_follows_the_compiler_in_the_environment_counts_where_the_makefile_
     for written, flags in (("CC ?= gcc", " -DN=1"), ("CC = clang-22 -DN=2", " -DN=2")):
         Path("Makefile").write_text(written)
         assert applied("make") == [f"make -B 'CC={LAUNCHING} clang-22{flags}'"]
+    Path("Makefile").write_text("CC ?= gcc")
+    assert applied("env", "CC=clang-22 -DN=3", "make") == [f"make -B 'CC={LAUNCHING} clang-22 -DN=3'"]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +229,14 @@ def test_a_build_by_an_unknown_program_is_to_be_cleaned_and_told_its_compiler_un
     told, *others = applied("env", "CC=gcc", "./build.sh", "all")
     assert told.startswith("# CC did not name this build's compiler: if build.sh does not take it from there, write it")
     assert others == [cleaned, line]
+
+
+def test_a_compiler_that_an_unknown_program_is_told_in_its_words_is_replaced_there_with_the_flags_behind_it() -> None:
+    _, line = applied("luarocks", "make", "CC=clang-22 -m32", "CFLAGS=-Oz")
+    assert line == f"luarocks make 'CC={LAUNCHING} clang-22 -m32' CFLAGS=-Oz"
+    assert applied("scons", "CC=clang-22")[-1] == f"scons 'CC={LAUNCHING} clang-22'"
+    _, line = applied("env", "CC=clang-22 -m32", "./build.sh")
+    assert line == f"env 'CC={LAUNCHING} clang-22 -m32' ./build.sh"
 
 
 def test_a_project_with_meson_and_a_configure_script_is_made_by_the_one_that_made_its_makefile() -> None:

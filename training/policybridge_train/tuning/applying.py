@@ -75,11 +75,12 @@ class Ending:
             yield from self._by_cmake(folder)
         elif folder.system == "meson" or (program in ("meson", "ninja") and Path("meson.build").exists()):
             source = [] if folder.source == "." else [folder.source]
-            yield f"env {self.tuned.assigned} {shlex.join(['meson', 'setup', *folder.settings, 'tuned', *source])}"
+            setup = ["meson", "setup", *folder.settings, "tuned", *source]
+            yield shlex.join(["env", *self._assigned(self.environment), *setup])
             yield "ninja -C tuned"
         elif program in ("make", "gmake"):
             yield from self._by_make(folder)
-        elif program in _WITHOUT_VARIABLES:
+        elif program in _WITHOUT_VARIABLES and not _told(self.build):
             yield f"# {program} takes its compilers from its files alone, so write there"
             yield from (f"{self.tuned.starting(name)} …" for name in self.tuned.variables)
         else:
@@ -94,12 +95,23 @@ class Ending:
             yield f"{shlex.join(['env', *kept])} {line}" if kept and not line.startswith(("#", "or: ")) else line
 
     def _by_another(self) -> Iterator[str]:
-        """Give the commands for a program that may take its compilers from the environment."""
+        """Give the commands for a program that may take its compilers from its words (``CC=…``) or the environment."""
+        told = _told(self.build)
         cleaned, again = [*removed(self.build)], anew(self.build)
         yield from cleaned
         if not cleaned and again == [*self.build]:
-            yield from cautions(self.build, self.environment, self.tuned)
-        yield f"env {self.tuned.assigned} {shlex.join(again)}"
+            yield from cautions(self.build, {**self.environment, **told}, self.tuned)
+        assigned = {word.partition("=")[0]: word for word in self._assigned({**self.environment, **told})}
+        words = [assigned.get(word.partition("=")[0], word) if "=" in word else word for word in again]
+        setting = [word for name, word in assigned.items() if name not in told]
+        yield shlex.join([*(["env", *setting] if setting else ()), *words])
+
+    def _assigned(self, named: Mapping[str, str]) -> list[str]:
+        """Give the assignments of the compilers, each with what follows it where it was named."""
+        names = self.tuned.variables
+        return self.tuned.with_flags(
+            {name: flags_behind(self.tuned.driver(name), named.get(name, "")) for name in names}
+        )
 
     def _by_make(self, folder: BuildFolder) -> Iterator[str]:
         """Give the commands that make all of it again, whatever is up to date.
@@ -114,7 +126,10 @@ class Ending:
             yield shlex.join([self.build[0], *place_words(self.build), "clean"])
             whole = []
         # A variable of the command replaces the makefile's, with the flags behind the compiler there.
-        flags = {name: makefile.flags(self.build, name, self.tuned.driver(name)) for name in self.tuned.variables}
+        flags = {
+            name: makefile.flags(self.build, self.environment, name, self.tuned.driver(name))
+            for name in self.tuned.variables
+        }
         yield shlex.join([self.build[0], *whole, *words, *self.tuned.with_flags(flags)])
         yield from self._by_configure()
 
@@ -122,9 +137,8 @@ class Ending:
         if Path("configure").exists():
             told = {word: word.partition("=") for word in configured_with(Path())}
             named = {name: value for name, _, value in told.values() if name in self.tuned.variables}
-            flags = {name: flags_behind(self.tuned.driver(name), named.get(name, "")) for name in self.tuned.variables}
             kept = [word for word, (name, _, _) in told.items() if name not in named]
-            yield f"or: {shlex.join(['./configure', *kept, *self.tuned.with_flags(flags)])}"
+            yield f"or: {shlex.join(['./configure', *kept, *self._assigned(named)])}"
 
     def _by_cmake(self, folder: BuildFolder) -> Iterator[str]:
         """Give the commands for CMake.
@@ -157,6 +171,12 @@ class Ending:
 def _assignments(build: Sequence[str]) -> list[str]:
     """Give the variables that ``env`` sets."""
     return list(takewhile(lambda word: "=" in word and not word.startswith("-"), build[1:]))
+
+
+def _told(build: Sequence[str]) -> dict[str, str]:
+    """Give the compilers that a build's own words name, as those of make, SCons and LuaRocks do (``CC=clang``)."""
+    words = (word.partition("=") for word in build[1:])
+    return {name: value for name, _, value in words if name in LANGUAGES.values()}
 
 
 def _compiles_with(program: str, compiler: Compiler) -> bool:

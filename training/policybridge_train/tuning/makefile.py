@@ -1,9 +1,8 @@
 """The compilers that a makefile or a configure script names, with their flags, and makefiles that make themselves."""
 
-import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -41,26 +40,27 @@ class Makefile:
         targets = "|".join(map(re.escape, (self.name, *_ITSELF)))
         return re.search(rf"^({targets})\s*:(?!=)", self.text, re.MULTILINE) is not None
 
-    def flags(self, build: Sequence[str], variable: str, driver: str) -> str:
+    def flags(self, build: Sequence[str], environment: Mapping[str, str], variable: str, driver: str) -> str:
         """Give what follows a compiler in the variable that names it, such as ``-std=gnu99``.
 
         The command of make counts, then the makefile, then the environment. Variables in the words stay as they are.
 
         Args:
             build: the command.
+            environment: in which it ran.
             variable: such as ``CC``.
             driver: the name of the compiler; if the variable names another, nothing follows it.
 
         """
-        return flags_behind(driver, self._value(build, variable))
+        return flags_behind(driver, self._value(build, environment, variable))
 
-    def _value(self, build: Sequence[str], variable: str) -> str:
+    def _value(self, build: Sequence[str], environment: Mapping[str, str], variable: str) -> str:
         given = [
             value for name, sign, value in (word.partition("=") for word in build[1:]) if sign and name == variable
         ]
         if given:
             return given[-1]
-        value = os.environ.get(variable, "")
+        value = environment.get(variable, "")
         for sign, its in re.findall(rf"^{variable}\s*([+?]?|:{{1,3}})=[ \t]*([^#\\\n]*)", self.text, re.MULTILINE):
             if sign == "+":
                 value = f"{value} {its}"

@@ -42,11 +42,6 @@ class TunedCompiler:
     plugin: Path | None = None
 
     @property
-    def assigned(self) -> str:
-        """The variables of the build's languages with their compilers, for a shell."""
-        return " ".join(shlex.quote(f"{name}={self.starting(name)}") for name in self.variables)
-
-    @property
     def variables(self) -> Sequence[str]:
         """The variables of the languages that the build compiles."""
         used = {"CC": self.compilers.has_c, "CXX": self.compilers.has_cxx}
