@@ -188,7 +188,7 @@ def _opened(
     if arguments.corpus:
         return Corpus.open(arguments.corpus), {}
     level = None if arguments.level == "own" else arguments.level
-    front_end = FrontEnd(tool.compiler, level, lines=False, limits=tool.limits)
+    front_end = FrontEnd(tool.compiler, level, lines=False, limits=tool.limits, profiles=True)
     return converted(commands, front_end, work / "corpus", arguments.jobs or os.cpu_count() or 1)
 
 

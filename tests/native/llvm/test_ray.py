@@ -20,11 +20,13 @@ from policybridge_client.cli import main
 from policybridge_core.errors import NotFoundError, PreconditionError, UnavailableError
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
-from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.compilation import Plain
+from policybridge_train.compiling.compiler import Compiler, CompileTool
+from policybridge_train.compiling.job import FarmCompiler, Wanted
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.command import by_farm
 from policybridge_train.corpus.debian.jobs import ToolsRecipe
-from policybridge_train.corpus.debian.package import Wanted
+from policybridge_train.corpus.debian.package import Wanted as WantedPackage
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.writing import CorpusWriter
 from policybridge_train.farms.contract import Farm, FarmOptions, Leader
@@ -37,6 +39,7 @@ from policybridge_train.farms.ray_farm.farm import RayFarm
 from policybridge_train.farms.ray_farm.nodes import Nodes, capacity
 from policybridge_train.farms.ray_farm.slots import Slots
 from policybridge_train.learning.record import Record
+from policybridge_train.processes.process import Status
 from policybridge_train.processes.threads import for_each
 from policybridge_train.trajectories.server import TrainingServer
 from tests.client.compilers import left_behind
@@ -143,6 +146,18 @@ def test_a_store_that_is_tuned_by_ray_from_a_policy_is_that_of_one_machine(
     assert tuned("ray.db", "--ray", cluster.address) == tuned("here.db")
 
 
+def test_a_module_is_compiled_with_its_profile_on_a_node_too(farm: RayFarm, corpus: Corpus, tmp_path: Path) -> None:
+    profile = tmp_path / "profile"
+    profile.write_text("one_a:1000:10\n 0: 10\n")
+    name = CorpusWriter(corpus.folder).keep_profile(profile)
+    module = corpus.modules[0]
+    module = replace(module, arguments=(*module.arguments, f"-fprofile-sample-use={name}"))
+    recipe = CompileTool(Compiler.find("clang-22")).recipe
+    made = [FarmCompiler(each, recipe).compile(module, Plain(), Wanted()) for each in (farm, LocalFarm())]
+    assert made[0].status is Status.OK, made[0].message
+    assert made[0].digest == made[1].digest
+
+
 def test_results_of_nodes_are_in_the_run_and_sessions_of_their_compilers_are_not_in_its_ledger(
     trained: Trained,
 ) -> None:
@@ -171,7 +186,7 @@ def test_packages_that_nodes_build_come_into_the_corpus_of_one_machine_though_a_
     both = {"h.c": HELPER, "Makefile": "libx.a: h.o\n\t$(AR) rcs $@ $^\n"}
     packages = {"dies": {"main.c": HELPER + MAIN, "Makefile": deadly}, "one": both, "same": both, "broken": {"x": ""}}
     write_archive(folder, packages)
-    wanted = [Wanted(name) for name in ("same", "dies", "one", "broken")]
+    wanted = [WantedPackage(name) for name in ("same", "dies", "one", "broken")]
     recipe = replace(ToolsRecipe.of(FrontEnd(Compiler.find("clang-22"))), etc=folder / "etc", lists=folder / "lists")
 
     def built(name: str, farm: Farm) -> tuple[list[object], Corpus]:

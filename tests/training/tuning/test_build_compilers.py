@@ -20,7 +20,8 @@ from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.compilers import BuildCompilers
 from policybridge_train.tuning.tuned_compiler import TunedCompiler
 from tests.conftest import command
-from tests.native.llvm.plugins import need
+from tests.native.conftest import built
+from tests.native.llvm.plugins import built_plugin, need
 from tests.training.tuning.boxes import boxes
 
 
@@ -166,8 +167,8 @@ def test_a_store_for_link_time_is_applied_by_builds_with_that_lto(lto: Mode, fla
     assert said.count(f"env {path('clang-22')} {words}") == 2
 
 
-def tune(*words: str) -> "subprocess.CompletedProcess[str]":
-    Path("one.c").write_text(boxes("a"))
+def tune(*words: str, source: str = boxes("a")) -> "subprocess.CompletedProcess[str]":
+    Path("one.c").write_text(source)
     Path("Makefile").write_text("CFLAGS = -Oz -w\none.o: one.c\n\t$(CC) $(CFLAGS) -c one.c -o one.o\n")
     environment = {**os.environ, "POLICYBRIDGE_PLUGINS": ""}
     words = tuple(command("autotune", "--budget", "3", "--decide", "inline", *words))
@@ -235,12 +236,71 @@ def test_a_build_with_lto_of_its_own_is_told_the_option_that_searches_at_link_ti
     assert f"{told}\napply policybridge.decisions:\n" in done.stdout
 
 
-def test_a_build_with_a_profile_is_told_that_it_is_searched_without_it() -> None:
-    words = ["clang-22", "-Oz", "-c"]
-    used = compilers([*words, "-fprofile-instr-use=p.prof", "a.c"], [*words, "b.c"], [*words, "-fprofile-use", "c.c"])
+def test_a_build_with_a_profile_of_gccs_is_told_that_it_is_searched_without_it() -> None:
+    words = ["-Oz", "-c"]
+    used = compilers(
+        ["gcc", *words, "-fprofile-use=p", "a.c"],
+        ["clang-22", *words, "-fprofile-use", "b.c"],
+        ["gcc", *words, "-fauto-profile", "-fno-auto-profile", "c.c"],
+    )
     (note,) = used.notes(lto=True)
-    assert note == "2 of 3 sources are compiled with a profile, and searched without it"
+    assert note == "1 of 3 sources are compiled with a profile of GCC's, and searched without it"
     assert note in Ending(TunedCompiler(Path("x.db"), Compiler.find("clang-22"), used), ["make"]).lines(2, 1, 1)
+
+
+_LOOPS = """
+static int sum(int n) { int s = 0; for (int i = 0; i < n; i++) s += i % 7 ? i : n; return s; }
+int first(int n) { return sum(n) + sum(n / 2); }
+int second(int n) { int s = n; for (int i = 0; i < n; i++) s ^= i * 3; return s + sum(n) * 31; }
+"""
+
+
+def write_profile(called: str, generate: str) -> Path:
+    Path("run.c").write_text(f"int {called}(int n); int main(void) {{ return {called}(10000) == 5; }}")
+    Path("one.c").write_text(_LOOPS)
+    program, raw, profile = Path("run").absolute(), Path(f"{called}.profraw"), Path("folder", "p.profdata")
+    profile.parent.mkdir(exist_ok=True)
+    subprocess.run([need("clang-22"), "-O2", generate, "run.c", "one.c", "-o", program], check=True)
+    subprocess.run([program], check=True, env={**os.environ, "LLVM_PROFILE_FILE": str(raw)})
+    subprocess.run([need("llvm-profdata-22"), "merge", "-o", profile, raw], check=True)
+    return profile
+
+
+def text_of(file: str) -> int:
+    words = [need("llvm-size-22"), "-A", file]
+    rows = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    loaded = (".text", ".rodata", ".eh_frame")
+    return sum(int(row.split()[1]) for row in rows if row.startswith(loaded))
+
+
+@pytest.mark.parametrize(
+    ("generate", "use"), [("-fprofile-generate", "-fprofile-use"), ("-fprofile-instr-generate", "-fprofile-instr-use")]
+)
+def test_a_build_with_a_profile_is_searched_with_it_and_anew_with_another(generate: str, use: str) -> None:
+    befores, plugin = [], built_plugin(built, "inliner", "22")
+    search = ("--plugins", str(plugin.parent), "--decide", "inline,passes", "--budget", "8", "--json")
+    for called in ("first", "second"):
+        flags = f"-O2 -w {use}={write_profile(called, generate)}"
+        done = tune(*search, "--", "make", "-B", f"CC={need('clang-22')}", f"CFLAGS={flags}", source=_LOOPS)
+        assert done.returncode == 0, done.stderr
+        assert "without" not in done.stderr
+        told = json.loads(done.stdout)
+        assert told["compiles"] > 0
+        assert told["text"]["before"] == text_of("one.o")
+        befores.append(told["text"]["before"])
+        again = ["make", "-B", f"CC=clang-22 -fpass-plugin={plugin}", f"CFLAGS={flags}"]
+        subprocess.run(again, check=True, capture_output=True)
+        assert told["text"]["after"] == text_of("one.o") < told["text"]["before"]
+    assert befores[0] != befores[1]
+
+
+def test_a_profile_that_is_gone_is_named() -> None:
+    profile = write_profile("first", "-fprofile-generate")
+    Path("build.sh").write_text(f'make "$@" && rm -r {profile.parent}\n')
+    flags = f"-O2 -w -fprofile-use={profile}"
+    done = tune("--", "sh", "build.sh", f"CC={need('clang-22')}", f"CFLAGS={flags}")
+    assert done.returncode != 0
+    assert f"Error in reading profile {profile}" in done.stderr
 
 
 def test_sources_without_lto_and_phases_before_the_link_are_told_nothing_about_it(

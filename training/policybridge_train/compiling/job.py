@@ -103,21 +103,26 @@ class SharedModule:
 
     module: Module
     bitcode: Shared[Path]
+    profile: Shared[Path] | None = None
 
     @classmethod
     def of(cls, module: Module, farm: Farm) -> "SharedModule":
         """Share a module.
 
         Raises:
-            OSError: its bitcode cannot be read.
+            OSError: its bitcode or its profile cannot be read.
 
         """
-        return cls(module, farm.share_file(module.bitcode))
+        profile = None if module.profile is None else farm.share_file(module.profile)
+        return cls(module, farm.share_file(module.bitcode), profile)
 
     def at(self, machine: Machine) -> Module:
         """Give the module as it is on a machine."""
         file = self.bitcode.at(machine)
-        return self.module if file == self.module.bitcode else dataclasses.replace(self.module, file=file)
+        if file == self.module.bitcode:
+            return self.module
+        profile = None if self.profile is None else self.profile.at(machine)
+        return dataclasses.replace(self.module, file=file, profile_file=profile)
 
 
 @dataclass(frozen=True)

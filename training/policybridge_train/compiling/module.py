@@ -30,6 +30,19 @@ _ALONE: Final = re.compile(
 )
 
 
+PROFILES: Final = ("-fprofile-instrument-use-path", "-fprofile-sample-use")
+"""Options of ``clang -cc1`` that name a profile; of a module's arguments those with a copy in the corpus are used."""
+
+_PROFILE: Final = re.compile(rf"({'|'.join(PROFILES)})=(?P<file>profiles/[0-9a-f]{{64}})")
+_KIND_OF_PROFILE: Final = "-fprofile-instrument-use="
+"""LLVM 22's driver reads the profile's kind, whether the front end or LLVM applies it; those before leave it to cc1."""
+
+
+def profile_name(digest: str) -> str:
+    """Give the path below its folder at which a corpus keeps a profile of this SHA-256, in hex."""
+    return f"profiles/{digest}"
+
+
 @dataclass(frozen=True)
 class Program:
     """A program, library or archive linked from modules.
@@ -65,6 +78,7 @@ class Module:
             ``name`` where it is not known.
         language: ``c``, ``c++``, ….
         file: of the bitcode, if it is not in the corpus' folder.
+        profile_file: of the profile, likewise.
         phase: whether a compiler optimises it, or a linker (`policybridge_train.compiling.lto`).
 
     """
@@ -76,12 +90,20 @@ class Module:
     source: str = ""
     language: str = ""
     file: Path | None = None
+    profile_file: Path | None = None
     phase: ClassVar[Phase] = "compile"
 
     @cached_property
     def bitcode(self) -> Path:
         """The file of the bitcode."""
         return self.file or self.folder / f"{self.name}.bc"
+
+    @cached_property
+    def profile(self) -> Path | None:
+        """The file of the profile that it is optimised with; ``None``: there is none."""
+        names = (found["file"] for word in self.arguments if (found := _PROFILE.fullmatch(word)))
+        name = next(names, None)
+        return None if name is None else self.profile_file or self.folder / name
 
     @property
     def index(self) -> Path:
@@ -98,15 +120,17 @@ class Module:
     @cached_property
     def backend_arguments(self) -> Sequence[str]:
         """The arguments that still matter for bitcode, in their order."""
-        return list(_of_backend(self.arguments))
+        return list(_of_backend(self.arguments, self.profile))
 
 
-def _of_backend(arguments: Sequence[str]) -> Iterator[str]:
+def _of_backend(arguments: Sequence[str], profile: Path | None) -> Iterator[str]:
     words = iter(arguments)
     for word in words:
         if word in _WITH_VALUE:
             value = next(words, None)
             if value is not None:
                 yield from (word, value)
-        elif _ALONE.fullmatch(word):
+        elif _ALONE.fullmatch(word) or (profile and word.startswith(_KIND_OF_PROFILE)):
             yield word
+        elif profile and (named := _PROFILE.fullmatch(word)):
+            yield f"{named[1]}={profile}"

@@ -114,6 +114,8 @@ class Added:
         try:
             bitcode = self.writer.temporary(module.name)
             shutil.copyfile(module.bitcode, bitcode)
+            if module.profile is not None:
+                self.writer.keep_profile(module.profile)
             known = tuple(word for word in module.arguments if word != _UNSPECIFIED)
             name = self.writer.add(replace(module, arguments=known or _assumed(self.level)), bitcode)
             if module.index.exists():

@@ -66,6 +66,7 @@ class FrontEnd:
         limits: of one compilation.
         target: replaces the build's own target, if given: ``aarch64-linux-gnu``. One that begins with ``thumb`` gets
             the flag ``-mthumb``, without which clang's driver compiles for ARM's long instructions.
+        profiles: whether the build's own profiles are used (``-fprofile-use``).
 
     """
 
@@ -74,6 +75,7 @@ class FrontEnd:
     lines: bool = False
     limits: Limits = field(default_factory=Limits)
     target: str | None = None
+    profiles: bool = False
 
     def arguments(self, unit: Unit) -> list[str]:
         """Give the arguments of ``clang -cc1`` that compile the unit to an object, with its input and output.
@@ -87,7 +89,8 @@ class FrontEnd:
             said = self._ask(unit, flags)
             arguments = cc1_arguments(said)
             refused = _refused(said, flags)
-            if arguments and not refused:
+            # Without a profile that it cannot read, the driver goes on.
+            if arguments and not refused and not (self._is_profiled(unit) and "error: " in said):
                 return list(_without_precompiled(_to_object(arguments), unit.invocation.command.folder))
             if not refused:
                 raise InvalidError(_first_error(said))
@@ -115,7 +118,12 @@ class FrontEnd:
         if (self.target or "").startswith("thumb"):
             flags = (*flags, "-mthumb")
         yield from flags if self.level is None else (*without_level(flags), f"-{self.level}")
+        if self._is_profiled(unit):
+            yield from unit.invocation.profiling
         yield "-gline-tables-only" if self.lines else "-g0"
+
+    def _is_profiled(self, unit: Unit) -> bool:
+        return self.profiles and unit.invocation.has_clangs_profile
 
     def _ask(self, unit: Unit, flags: Sequence[str]) -> str:
         mode = "g++" if "++" in unit.invocation.command.name else "gcc"

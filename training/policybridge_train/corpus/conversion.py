@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from policybridge_core.errors import PolicyBridgeError
-from policybridge_train.compiling.module import Module, Program
+from policybridge_train.compiling.module import PROFILES, Module, Program
 from policybridge_train.corpus.bitcode import FrontEnd, Unit, kept_arguments
 from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.linking import read_links
@@ -160,12 +160,22 @@ def _make(name: str, unit: Unit, project: Project, front_end: FrontEnd, writer: 
     module = Module(
         name,
         output.parent,
-        kept_arguments(arguments, project.root),
+        kept_arguments(_with_own_profile(arguments, unit, writer), project.root),
         project.name,
         _below(unit.path, project.root),
         unit.source.text,
     )
     return module, output
+
+
+def _with_own_profile(arguments: Sequence[str], unit: Unit, writer: CorpusWriter) -> list[str]:
+    """Name the corpus' copy of a profile in its place: a later one of the build's is another."""
+    words = list(arguments)
+    for index, word in enumerate(words):
+        option, _, file = word.partition("=")
+        if option in PROFILES:
+            words[index] = f"{option}={writer.keep_profile(unit.invocation.command.path(file))}"
+    return words
 
 
 def _independent(unit: Unit, root: Path) -> Unit:

@@ -5,6 +5,7 @@
 ``DIR/policybridge_corpus.json``    the project, source and language of each module, the programs, and what failed
 ``DIR/<module>.bc``                 bitcode before optimisation
 ``DIR/<module>.cmd``                the arguments of ``clang -cc1``, each ended by a zero byte
+``DIR/profiles/<sha256>``           a profile that modules are optimised with
 ``DIR/<module>.thinlto.bc``         of a corpus of ThinLTO (``has_thinlto``): the module's imports and exports
 """
 

@@ -76,7 +76,7 @@ _KEPT_WITH_VALUE: Final = frozenset(
 )
 _DROPPED: Final = re.compile(
     r"-v|-M[DPGM]*|-M[FTQJ].+|-Wp,-M.*|-save-temps.*|-g.*|-f(no-)?lto.*|-ffat-lto-objects|-fuse-linker-plugin|-fplugin.*"
-    r"|-fprofile-(use|generate|arcs|instr|dir|update|values|correction|partial).*|-ftest-coverage|--coverage|-pg|-p"
+    r"|-fprofile-(generate|arcs|instr|dir|update|values|correction|partial).*|-ftest-coverage|--coverage|-pg|-p"
     r"|-W(?![apl],).*|-w|-pedantic(-errors)?|-fdiagnostics.*|-fdump-.*|-specs=.*|-fembed-bitcode.*|-pipe|-fno-diag.*"
     r"|-f(no-)?(color|show-column|message-length).*|-ftime-trace.*|-fmodules-ts|-fdeps-.*|-fmodule-mapper=.*"
 )
@@ -84,6 +84,7 @@ _LINKED: Final = re.compile(
     r"-Wl,.*|-[lLR].+|-T.+|-shared|-static.*|-s|-rdynamic|-no-pie|-pie|-r|-nostdlib|-nodefaultlibs"
     r"|-nostartfiles|-fuse-ld=.*|-B.+"
 )
+_PROFILED: Final = re.compile(r"-f(?P<no>no-)?(profile(-instr|-sample)?-use|auto-profile)(=.*)?")
 _OPTIMISED: Final = re.compile(r"-O.*")
 _TARGET_WITH_VALUE: Final = frozenset(("-target", "-arch", "--sysroot", "-isysroot"))
 _TARGETED: Final = re.compile(r"--target=.*|--sysroot=.*|-m.+")
@@ -114,6 +115,7 @@ class Invocation:
         output: the word behind ``-o``, if there is one.
         flags: for the front end and the code generator, without inputs, outputs, warnings and levels of debugging.
         linking: the words that matter to a linker, in their order, sources among them.
+        profiling: the flags that name a profile, or take one back (``-fprofile-use``).
 
     """
 
@@ -123,6 +125,18 @@ class Invocation:
     output: str | None
     flags: tuple[str, ...]
     linking: tuple[str, ...]
+    profiling: tuple[str, ...] = ()
+
+    @property
+    def is_profiled(self) -> bool:
+        """Whether the sources are optimised with a profile."""
+        last = _PROFILED.fullmatch(self.profiling[-1]) if self.profiling else None
+        return last is not None and not last["no"]
+
+    @property
+    def has_clangs_profile(self) -> bool:
+        """Whether a clang can read the profile: GCC's have another format."""
+        return self.is_profiled and "clang" in self.command.name
 
     def object_of(self, source: Source) -> Path:
         """Give the object file that a source is compiled to; where it is linked at once, one that nobody sees."""
@@ -151,6 +165,7 @@ class _Reader:
         self._sources: list[Source] = []
         self._flags: list[str] = []
         self._linking: list[str] = []
+        self._profiling: list[str] = []
 
     def read(self) -> Invocation:
         for word in self._words:
@@ -166,6 +181,7 @@ class _Reader:
             self._output,
             (*target, *self._flags),
             tuple(self._linking),
+            tuple(self._profiling),
         )
 
     def _option(self, word: str) -> None:
@@ -189,6 +205,8 @@ class _Reader:
         value = list(self._value(word))
         if word in _LINKED_WITH_VALUE or _LINKED.fullmatch(word):
             self._linking.extend([word, *value])
+        elif _PROFILED.fullmatch(word):
+            self._profiling.append(word)
         elif word not in _DROPPED_WITH_VALUE and not _DROPPED.fullmatch(word):
             self._flags.extend([word, *value])
 

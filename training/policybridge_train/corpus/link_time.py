@@ -109,7 +109,7 @@ def _whole(program: Program, modules: Sequence[Module], preparing: Preparing) ->
         program.name,
         "c++" if "c++" in languages else first.language,
         inputs[0],
-        tuple(inputs),
+        inputs=tuple(inputs),
         mode=preparing.mode,
         words=(*_words(program, modules), *preparing.listed(program)),
     )

@@ -1,6 +1,7 @@
 """Adds modules to a corpus on disk. If it is stopped, each file on disk is whole, and the corpus describes it."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
-from policybridge_train.compiling.module import Module, Program
+from policybridge_train.compiling.module import Module, Program, profile_name
 from policybridge_train.corpus.description import Corpus
 
 # Characters that a path below the corpus keeps; control characters and bytes outside UTF-8 become %XX.
@@ -41,6 +42,7 @@ class CorpusWriter:
         self._failures: dict[str, str] = {}
         self._added: set[str] = set()
         self._succeeded: set[str] = set()
+        self._profiles: dict[Path, str] = {}
         self._by_digest = {module.digest: name for name, module in self._modules.items() if module.bitcode.exists()}
         self.duplicates: dict[str, str] = {}
         self._lock = RLock()
@@ -56,6 +58,26 @@ class CorpusWriter:
         digest = replace(module, folder=bitcode.parent, name=bitcode.stem).digest
         with self._lock:
             return self._add(module, bitcode, digest)
+
+    def keep_profile(self, profile: Path) -> str:
+        """Copy a profile; give the path of the copy below the corpus, which has its content's digest for a name.
+
+        Raises:
+            OSError: it cannot be read, or written.
+
+        """
+        with self._lock:
+            if profile not in self._profiles:
+                content = profile.read_bytes()
+                name = profile_name(hashlib.sha256(content).hexdigest())
+                copy = self._folder / name
+                if not copy.exists():
+                    copy.parent.mkdir(exist_ok=True)
+                    partial = copy.with_name(f"{copy.name}.{os.getpid()}.new")
+                    partial.write_bytes(content)
+                    partial.replace(copy)
+                self._profiles[profile] = name
+            return self._profiles[profile]
 
     def add_index(self, name: str, index: Path) -> None:
         """Copy the index of ThinLTO's that belongs to a module."""

@@ -16,7 +16,6 @@ from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.notes import BuildCommand
 
 _UNOPTIMISED = frozenset(("", "-O0"))
-_PROFILED: Final = re.compile(r"-f(profile(-instr|-sample)?-use|auto-profile)(=.*)?")
 _LTO: Final = re.compile(r"-f(?P<no>no-)?lto(=(?P<thin>thin)?.*)?")
 
 
@@ -29,7 +28,7 @@ class BuildCompilers:
         levels: how many were compiled at each level (``-Oz``; empty if a command has none).
         languages: of the sources, as for ``-x``.
         links: how many sources were compiled for each kind of LTO (``full``, ``thin``; empty for none).
-        profiled: how many sources were compiled with a profile (``-fprofile-use``), and how many without.
+        profiled: how many sources were compiled with a profile that no clang reads, and how many others.
         folders: of the sources; those that the build removed are left out.
 
     """
@@ -55,7 +54,7 @@ class BuildCompilers:
             found.levels[levels[-1] if levels else ""] += count
             found.languages.update(source.text for source in invocation.sources)
             found.links[_lto(command.arguments)] += count
-            found.profiled[_is_profiled(command.arguments)] += count
+            found.profiled[invocation.is_profiled and not invocation.has_clangs_profile] += count
             found.folders.update(command.path(source.word).parent for source in invocation.sources)
         found.folders.intersection_update([folder for folder in found.folders if folder.is_dir()])
         return found
@@ -82,7 +81,10 @@ class BuildCompilers:
         if self.left_to_link and not lto:
             yield self.left_to_link
         if count := self.profiled[True]:
-            yield f"{count:,} of {self.profiled.total():,} sources are compiled with a profile, and searched without it"
+            yield (
+                f"{count:,} of {self.profiled.total():,} sources are compiled with a profile of GCC's, and searched "
+                "without it"
+            )
 
     @cached_property
     def clangs(self) -> Sequence[Compiler]:
@@ -133,10 +135,6 @@ class BuildCompilers:
 def _lto(arguments: Sequence[str]) -> str:
     last = next((found for word in reversed(arguments) if (found := _LTO.fullmatch(word))), None)
     return "" if last is None or last["no"] else last["thin"] or "full"
-
-
-def _is_profiled(arguments: Sequence[str]) -> bool:
-    return any(_PROFILED.fullmatch(word) for word in arguments)
 
 
 def _path(command: BuildCommand) -> str:
