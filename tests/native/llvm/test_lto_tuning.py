@@ -238,6 +238,20 @@ def test_a_program_without_main_and_a_flag_of_clang_are_rows_that_say_so(
         assert why in " ".join(capfd.readouterr().out.split())
 
 
+@pytest.mark.parametrize("mode", ["full", "thin"])
+def test_a_program_that_cannot_be_linked_is_no_larger_one(
+    mode: str, native: Target, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plugin = built_plugin(native, "inliner", MAJOR)
+    program = Program("prog", "p", "executable", ("p/a.c",))
+    made = write_corpus(tmp_path / "corpus", {"p/a.c": boxes("a")}, [program], compiler=need(f"clang-{MAJOR}"))
+    words = ["autotune", "--store", str(tmp_path / "tuned.db"), "--corpus", str(made.folder), "--lto", mode]
+    main([*words, "--compiler", f"clang-{MAJOR}", "--plugins", str(plugin.parent), "--budget", "4"])
+    said = capfd.readouterr().out
+    assert said.count("p/prog") == said.count("its modules have no main") == 1
+    assert "was larger" not in said
+
+
 def test_a_corpus_without_programs_is_told_how_to_get_some(
     native: Target, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """``policybridge autotune --linked``: by program, where modules share functions."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,15 @@ def test_no_program_is_larger_and_nothing_is_compiled_twice(
     compiles = compiler.compiles
     assert compiler.tune(store, *words) == 0
     assert compiler.compiles == compiles
+
+
+def test_a_program_that_cannot_be_linked_is_named_with_the_reason(
+    tmp_path: Path, corpus: Corpus, capfd: pytest.CaptureFixture[str]
+) -> None:
+    replace(corpus, programs=[*corpus.programs, Program("two", "p", "shared", ("p/not here.c",))]).write()
+    compiler = CountedCompiler.of(tmp_path / "counted", "zig")
+    assert compiler.tune(tmp_path / "tuned.db", "--corpus", corpus.folder, "--budget", 1, "--linked") == 0
+    assert "\np/two is not linked: none of its modules has an object\n" in capfd.readouterr().out
 
 
 def _texts(corpus: Corpus, folder: Path, store: Path | None) -> list[int]:

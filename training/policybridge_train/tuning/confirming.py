@@ -9,6 +9,7 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compilation import Plain
 from policybridge_train.compiling.decider import Decider
 from policybridge_train.compiling.job import FarmCompiler, Wanted
+from policybridge_train.compiling.linker import Unlinked
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.store import ByStore
 from policybridge_train.corpus.link_time import AtLinkTime
@@ -51,7 +52,7 @@ def confirm(
         for (each, _), before, after in zip(linked, defaults, sizes, strict=True)
         if before is not None and after is not None
     ]
-    return LinkedSizes(told, linking.refused)
+    return LinkedSizes(told, linking.refused, [*linking.unlinked.values()])
 
 
 @dataclass
@@ -60,6 +61,8 @@ class _Linking:
     keeper: StoreKeeper
     trial: Path
     refused: set[str] = field(default_factory=set)
+    unlinked: dict[str, Unlinked] = field(default_factory=dict)
+    """Why programs cannot be linked by LLVM's own decisions, by the names of their modules."""
 
     def settled(self, program: AtLinkTime, tunings: Sequence[ModuleTuning], before: int | None) -> int | None:
         """Take back parts, those that won least first, until a program is no larger than before; give its size then.
@@ -96,9 +99,11 @@ class _Linking:
         module: Module = program.whole
         try:
             return self.compiler.compile(module, decider, Wanted()).checked(module.name).text
-        except PolicyBridgeError:
+        except PolicyBridgeError as error:
             if self.compiler.farm.running.over:
                 raise
+            if isinstance(decider, Plain):
+                self.unlinked[module.name] = Unlinked(program.program, str(error).removeprefix(f"{module.name}: "))
             return None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.limits import Limits
-from policybridge_train.compiling.linker import Linked, Linker
+from policybridge_train.compiling.linker import Linked, Linker, Unlinked
 from policybridge_train.compiling.module import Module, Program
 from policybridge_train.processes.process import Running
 from policybridge_train.processes.threads import for_each
@@ -78,6 +78,8 @@ class Programs:
     pairs: Mapping[str, tuple[Path, Path]] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     """The modules that are as LLVM's own decisions make them, because a program was larger."""
+    unlinked: dict[tuple[str, str], Unlinked] = field(default_factory=dict)
+    """Why programs cannot be linked, by project and name."""
 
     def sizes(self, jobs: int) -> list[tuple[Program, int, int]]:
         """Give the text of each program that can be linked: by LLVM's own decisions, and now."""
@@ -118,7 +120,10 @@ class Programs:
     def _text(self, program: Program, refused: set[str]) -> int | None:
         objects = {name: self.pairs[name][name not in refused] for name in program.modules if name in self.pairs}
         linked = self.linker.link(program, objects, Limits(), self.running)
-        return linked.text if isinstance(linked, Linked) else None
+        if isinstance(linked, Linked):
+            return linked.text
+        self.unlinked[program.project, program.name] = linked
+        return None
 
 
 def link(
@@ -139,4 +144,4 @@ def link(
             keeper.put(tuning.module, search)
     keeper.write()
     objects.forget(programs.pairs)
-    return LinkedSizes(sizes, programs.refused)
+    return LinkedSizes(sizes, programs.refused, [*programs.unlinked.values()])

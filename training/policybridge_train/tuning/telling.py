@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from policybridge_train.compiling.linker import Unlinked
 from policybridge_train.compiling.module import Program
 from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.module import ModuleTuning
@@ -39,16 +40,24 @@ class LinkedSizes:
     Attributes:
         sizes: bytes of text of each, by LLVM's own decisions and by the store's.
         refused: the names of modules whose tuned decisions were withdrawn.
+        unlinked: other programs, and why they cannot be linked.
 
     """
 
     sizes: Sequence[tuple[Program, int, int]]
     refused: Collection[str]
+    unlinked: Sequence[Unlinked] = ()
 
     @property
     def text(self) -> tuple[int, int]:
         """The sums of the bytes before and after."""
         return sum(before for _, before, _ in self.sizes), sum(after for _, _, after in self.sizes)
+
+    @property
+    def of_unlinked(self) -> set[str]:
+        """The names of the programs that cannot be linked, and of their modules."""
+        programs = [each.program for each in self.unlinked]
+        return {name for one in programs for name in (_name(one), *one.modules)}
 
 
 class Telling:
@@ -125,6 +134,9 @@ class Telling:
         }
         if self._linked is not None:
             told["programs"], told["refused"] = len(self._linked.sizes), sorted(self._linked.refused)
+            told["unlinked"] = {
+                f"{one.program.project}/{one.program.name}": one.reason for one in self._linked.unlinked
+            }
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
 
     def _change(self) -> float:
@@ -166,9 +178,19 @@ class Telling:
         change = f" ({100 * (after / before - 1):+.2f} %)" if before else ""
         line = f"linked: {len(programs.sizes):,} programs, text {before:,}, tuned {after:,}{change}"
         self._console.print(line, highlight=False, soft_wrap=True)
+        failed = {tuning.module.name for tuning in self._tunings if tuning.failure}
+        for each in programs.unlinked:
+            if _name(each.program) not in failed:
+                why = f"{_name(each.program)} is not linked: {each.reason}"
+                self._console.print(_shown(why), soft_wrap=True)
         for name in sorted(programs.refused):
-            why = f"{name}: LLVM's own decisions stand, because a program was larger with others"
+            told = "its program is not linked" if name in programs.of_unlinked else "a program was larger with others"
+            why = f"{name}: LLVM's own decisions stand, because {told}"
             self._console.print(_shown(why), soft_wrap=True)
+
+
+def _name(program: Program) -> str:
+    return f"{program.project}/{program.name}"
 
 
 def _shown(words: str) -> Text:
