@@ -211,6 +211,14 @@ def test_the_same_command_goes_on_also_where_the_build_is_up_to_date() -> None:
         assert (ended.returncode, "the build compiled nothing that was seen" in ended.stderr) == (2, True)
 
 
+def test_a_program_that_is_linked_in_a_folder_of_another_name_each_time_is_one() -> None:
+    build = 'made=$(mktemp -d "$PWD/XXXXXX") && clang-22 -Oz -c one.c -o $made/one.o && '
+    linking = "clang-22 -shared $made/one.o -o $made/one.so && rm -r $made"
+    for _ in range(2):
+        told = json.loads(tune("--json", "--linked", "--", "sh", "-c", build + linking).stdout)
+        assert (told["modules"], told["programs"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -49,12 +49,13 @@ class Project:
 
 @dataclass
 class Converted:
-    """How many units became modules, so far; ``names`` has the module of each of their objects."""
+    """How many units became modules, so far; ``names`` has the module of each object, ``programs`` what was linked."""
 
     total: int
     done: int = 0
     failed: int = 0
     names: dict[Path, str] = field(default_factory=dict)
+    programs: list[Program] = field(default_factory=list)
 
 
 Progress = Callable[[Converted], None]
@@ -110,7 +111,8 @@ def convert(  # noqa: PLR0913 - each is a choice of the caller's
                     names[unit.object] = added
                 progress(converted)
     finally:
-        writer.link(_programs(commands, names, project))
+        converted.programs.extend(_programs(commands, names, project))
+        writer.link(converted.programs)
     return converted
 
 

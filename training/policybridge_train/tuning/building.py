@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -75,7 +76,7 @@ def _read(file: Path, name: Sequence[str]) -> Sequence[BuildCommand]:
 def converted(
     commands: Sequence[BuildCommand], front_end: FrontEnd, output: Path, jobs: int
 ) -> tuple[Corpus, Mapping[Path, str]]:
-    """Give a build's modules, and those of earlier builds whose sources and flags are unchanged.
+    """Give a build's modules and programs, and those of earlier builds whose sources or files are there.
 
     The second is the module of each object that this build made.
 
@@ -89,10 +90,12 @@ def converted(
     whole = writer.write()
     # A source that was removed or renamed since is none of the project's any more.
     corpus = whole.select(module.name for module in whole.modules if (folder / module.source).is_file())
+    # pip links in a folder of another name each time.
+    programs = [one for one in corpus.programs if one in made.programs or (folder / one.name).exists()]
     tell_untuned(corpus.failures)
     if not corpus.modules:
         raise NotFoundError(why_nothing(commands, made.failed))
-    return corpus, made.names
+    return replace(corpus, programs=programs), made.names
 
 
 def tell_untuned(failures: Mapping[str, str]) -> None:
