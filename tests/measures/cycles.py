@@ -4,7 +4,8 @@ Each program of cycles.toml is built at -O2 by clang-22 and tuned on its first i
 --objective cycles``. On its third input, which the search has not seen, the tuned program is counted and timed beside
 LLVM's own; the second is for choosing between settings. With ``--choices``, programs with one choice of passes for
 all functions are counted and timed, too. The end says how often the estimate and the time have one sign, where the time
-differs by more than 1 % and its interval has no 1.
+differs by more than 1 % and its interval has no 1. With ``--profile``, both are built at -O3 with a profile of the
+first input.
 
 It needs Debian's packages clang-22, valgrind and dpkg-dev, and the build dependencies. Downloads are kept, and what was
 measured with the same settings, in measured.json of the package's folder.
@@ -17,8 +18,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -29,15 +30,17 @@ from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.compiler import Compiler, CompileTool
 from policybridge_train.compiling.job import FarmCompiler
 from policybridge_train.compiling.limits import Limits
+from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.parts import part_of
 from policybridge_train.farms.local import LocalFarm
-from policybridge_train.speed.confirming import Times, compare
+from policybridge_train.speed.confirming import Times
 from policybridge_train.speed.making import Making
 from policybridge_train.speed.relinking import Relinking
 from policybridge_train.speed.running import RunCommand, Runner
 from policybridge_train.speed.search import Asked, SpeedSearch
+from policybridge_train.speed.timing import compare_programs
 from policybridge_train.tuning.building import built, converted
 from policybridge_train.tuning.flips import MODULE, Decided
 from tests.measures.cycles_inputs import make
@@ -100,13 +103,13 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The measurements of a package, and their settings; those of an older version have no entry."""
+    """The measurements of a package, and their settings."""
 
     budget: int
     pairs: int
-    choices: Sequence[str]
     measured: Measured
-    entry: Entry | None = None
+    entry: Entry
+    profiled: bool = False
 
 
 def read_table() -> dict[str, Entry]:
@@ -125,6 +128,7 @@ class Bench:
         plugins: where the plugin for clang-22 is.
         budget: compiles of each module.
         pairs: of timed runs.
+        profiled: whether the build has a profile.
 
     """
 
@@ -134,73 +138,104 @@ class Bench:
     plugins: Path
     budget: int
     pairs: int
+    profiled: bool = False
 
     @property
     def _build(self) -> Path:
         return self.folder / "build"
 
     def kept(self, choices: Sequence[str]) -> Measured:
-        """Give what an earlier run measured with the same settings, or measure.
+        """Give what an earlier run measured with the same settings, and measure the rest.
 
         Raises:
             PolicyBridgeError: a step fails.
 
         """
         file = self.folder / "measured.json"
-        if file.exists():
-            found = msgspec.json.decode(file.read_bytes(), type=Kept)
-            settings = (found.budget, found.pairs, tuple(found.choices), found.entry)
-            if settings == (self.budget, self.pairs, tuple(choices), self.entry):
-                return found.measured
-        measured = self.measure(choices)
-        file.write_bytes(msgspec.json.encode(Kept(self.budget, self.pairs, choices, measured, self.entry)))
-        return measured
+        measured = self._read(file)
+        lacking = [choice for choice in choices if measured is None or choice not in measured.choices]
+        if measured is None or lacking:
+            with self._making() as (modules, making):
+                measured = measured or self._tuned(modules, making)
+                measured = msgspec.structs.replace(
+                    measured, choices={**measured.choices, **self._chosen(modules, making, lacking)}
+                )
+            kept = Kept(self.budget, self.pairs, measured, self.entry, self.profiled)
+            file.write_bytes(msgspec.json.encode(kept))
+        return msgspec.structs.replace(measured, choices={each: measured.choices[each] for each in choices})
 
-    def measure(self, choices: Sequence[str]) -> Measured:
-        """Build, tune, count and time.
+    def _read(self, file: Path) -> Measured | None:
+        """Give what was measured with the same settings."""
+        if not file.exists():
+            return None
+        found = msgspec.json.decode(file.read_bytes(), type=Kept)
+        settings = (found.budget, found.pairs, found.entry, found.profiled)
+        same = settings == (self.budget, self.pairs, self.entry, self.profiled)
+        return found.measured if same else None
 
-        Raises:
-            PolicyBridgeError: a step fails.
-
-        """
+    def _prepare(self, flags: str, linking: str = "") -> None:
+        """Make the build's folder anew, and configure it."""
         shutil.rmtree(self._build, ignore_errors=True)
         shutil.copytree(self.folder / "source", self._build, symlinks=True)
         for number in range(len(INPUTS)):
             (self._build / f"input-{number}").write_bytes(make(self.entry.input, self.entry.size, number))
-        os.environ.update(_environment())
+        os.environ.update(_environment(flags, linking))
         with chdir(self._build):
             self._shell(self.entry.configure)
-            return self._measured(choices)
 
-    def _measured(self, choices: Sequence[str]) -> Measured:
-        tool = CompileTool(Compiler.find("clang-22"), Limits(), plugins=self.plugins)
-        farm = LocalFarm()
-        log = self.folder / "build.log"
-        with log.open("wb") as out:
-            commands = built(["bash", "-ec", self.entry.build], self.folder, out)
-        front_end = FrontEnd(tool.compiler, None, lines=False, limits=tool.limits)
-        corpus, names = converted(commands, front_end, self.folder / "corpus", farm.slots)
-        command = self._command(0)
-        relinking = Relinking.of(command.program, commands, names)
-        known = {module.name: module for module in corpus.modules}
-        modules = [known[name] for name in relinking.modules]
-        objects = self.folder / "objects"
-        objects.mkdir(exist_ok=True)
-        compiler = FarmCompiler(farm, tool.recipe)
-        with Runner(command, tool.limits, farm.running) as runner:
-            making = Making(compiler, relinking, runner, farm.slots, farm.running, objects, tool.limits)
-            search = SpeedSearch(modules, making, Asked(self.budget, growth=1.0))
-            search.run()
-        tuned = {}
-        for number, purpose in enumerate(INPUTS):
-            tuned[purpose] = self._compared(making, number, search.before.objects, search.best.objects)
-        alone = {}
-        for choice in choices:
-            made = making.compiled([(module, Decided(passes={MODULE: [choice]})) for module in modules])
-            after = {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
-            alone[choice] = self._compared(making, len(INPUTS) - 1, search.before.objects, after)
+    def _profile(self) -> Path:
+        """Profile the first input."""
+        raw, profile = self.folder / "raw", self.folder / "program.profdata"
+        shutil.rmtree(raw, ignore_errors=True)
+        self._prepare("-O3", f" -fprofile-generate={raw}")
+        with chdir(self._build):
+            self._shell(self.entry.build)
+            self._shell(f"{self.entry.run.replace('INPUT', 'input-0')} > ../printed")
+        self._shell(f"llvm-profdata-22 merge -o {profile} {raw}")
+        return profile
+
+    @contextmanager
+    def _making(self) -> Iterator[tuple[Sequence[Module], Making]]:
+        """Build; give the program's modules, and what makes and runs programs of them on the first input."""
+        self._prepare(f"-O3 -fprofile-use={self._profile()}" if self.profiled else "-O2")
+        with chdir(self._build):
+            tool = CompileTool(Compiler.find("clang-22"), Limits(), plugins=self.plugins)
+            farm = LocalFarm()
+            log = self.folder / "build.log"
+            with log.open("wb") as out:
+                commands = built(["bash", "-ec", self.entry.build], self.folder, out)
+            front_end = FrontEnd(tool.compiler, None, lines=False, limits=tool.limits, profiles=True)
+            corpus, names = converted(commands, front_end, self.folder / "corpus", farm.slots)
+            command = self._command(0)
+            relinking = Relinking.of(command.program, commands, names)
+            known = {module.name: module for module in corpus.modules}
+            objects = self.folder / "objects"
+            objects.mkdir(exist_ok=True)
+            compiler = FarmCompiler(farm, tool.recipe)
+            with Runner(command, tool.limits, farm.running) as runner:
+                making = Making(compiler, relinking, runner, farm.slots, farm.running, objects, tool.limits)
+                yield [known[name] for name in relinking.modules], making
+
+    def _tuned(self, modules: Sequence[Module], making: Making) -> Measured:
+        search = SpeedSearch(modules, making, Asked(self.budget, growth=1.0))
+        search.run()
+        tuned = {
+            purpose: self._compared(making, number, search.before.objects, search.best.objects)
+            for number, purpose in enumerate(INPUTS)
+        }
         text = search.best.text / search.before.text
-        return Measured(part_of(self.name).value, text, search.spent, tuned, alone)
+        return Measured(part_of(self.name).value, text, search.spent, tuned, {})
+
+    def _chosen(self, modules: Sequence[Module], making: Making, choices: Sequence[str]) -> dict[str, Compared]:
+        """Compare programs with one choice of passes for all functions with that without, on the last input."""
+
+        def objects(decided: Decided) -> dict[str, Path]:
+            made = making.compiled([(module, decided) for module in modules])
+            return {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
+
+        plain = objects(Decided()) if choices else {}
+        programs = {choice: objects(Decided(passes={MODULE: [choice]})) for choice in choices}
+        return {choice: self._compared(making, len(INPUTS) - 1, plain, its) for choice, its in programs.items()}
 
     def _command(self, number: int) -> RunCommand:
         return RunCommand.parse(self.entry.run.replace("INPUT", f"input-{number}"), self._build)
@@ -212,21 +247,18 @@ class Bench:
             (counted, ran), (other, again) = runner.count(old), runner.count(new)
             if ran.output != again.output:
                 raise PolicyBridgeError(f"{self.name}: the program prints something else")
-
-            def timed(program: Path) -> Callable[[], float]:
-                return lambda: runner.time(program).seconds
-
             events = {name: (often, other.events[name]) for name, often in counted.events.items()}
-            return Compared(other.total / counted.total, compare(timed(old), timed(new), self.pairs), events)
+            return Compared(other.total / counted.total, compare_programs(here, before, after, self.pairs), events)
 
     def _shell(self, command: str) -> None:
         with (self.folder / "shell.log").open("ab") as out:
             subprocess.run(["bash", "-ec", command], stdout=out, stderr=out, check=True)
 
 
-def _environment() -> dict[str, str]:
-    flags = "-O2"
-    return {"CC": "clang-22", "CXX": "clang++-22", "CFLAGS": flags, "CXXFLAGS": flags, "JOBS": "2"}
+def _environment(flags: str, linking: str) -> dict[str, str]:
+    """Give the variables of a build; ``linking`` are flags of its links, too."""
+    compilers = {"CC": f"clang-22{linking}", "CXX": f"clang++-22{linking}"}
+    return {**compilers, "CFLAGS": flags, "CXXFLAGS": flags, "JOBS": "2"}
 
 
 def fetch(name: str, work: Path) -> Path:
@@ -301,12 +333,14 @@ def main() -> int:
     parser.add_argument("--budget", type=int, default=64)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--choices", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     table, work = read_table(), arguments.work.resolve()
     found, failed = dict[str, Measured](), False
     for name in arguments.package or table:
         folder = fetch(name, work)
-        bench = Bench(name, table[name], folder, arguments.plugins.resolve(), arguments.budget, arguments.pairs)
+        plugins = arguments.plugins.resolve()
+        bench = Bench(name, table[name], folder, plugins, arguments.budget, arguments.pairs, arguments.profile)
         try:
             found[name] = bench.kept(CHOICES if arguments.choices else ())
         except (PolicyBridgeError, subprocess.CalledProcessError) as error:

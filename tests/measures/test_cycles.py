@@ -77,12 +77,13 @@ def test_signs_are_counted_where_the_time_differs_for_sure() -> None:
 
 def test_what_was_measured_is_kept_for_the_same_settings_alone(tmp_path: Path) -> None:
     bench = Bench("p", read_table()["bzip2"], tmp_path, tmp_path, 16, 20)
-    measured = Measured("held-out", 1.0, 8, {"held": _compared(0.97, 0.98)}, {})
-    (tmp_path / "measured.json").write_bytes(msgspec.json.encode(Kept(16, 20, (), measured, bench.entry)))
-    assert bench.kept(()) == measured
+    measured = Measured("held-out", 1.0, 8, {"held": _compared(0.97, 0.98)}, {"skip licm": _compared(0.9, 0.9)})
+    (tmp_path / "measured.json").write_bytes(msgspec.json.encode(Kept(16, 20, measured, bench.entry)))
+    assert bench.kept(("skip licm",)) == measured
+    assert bench.kept(()) == msgspec.structs.replace(measured, choices={})
     # There is no source to measure.
     larger = replace(bench, entry=msgspec.structs.replace(bench.entry, size=9))
-    others = (replace(bench, budget=64), replace(bench, pairs=5), larger)
+    others = (replace(bench, budget=64), replace(bench, pairs=5), larger, replace(bench, profiled=True))
     for other, choices in (*((one, ()) for one in others), (bench, ("skip sink",))):
         with pytest.raises(FileNotFoundError):
             other.kept(choices)

@@ -11,10 +11,10 @@ from policybridge_train.speed.confirming import compare, interval
 _NOISE = (1.0, 1.02, 0.98, 1.01, 0.99, 1.0, 1.03, 0.97)
 
 
-def _times(seconds: float) -> tuple[Callable[[], float], list[float]]:
+def _times(seconds: float) -> tuple[Callable[[int], float], list[float]]:
     took: list[float] = []
 
-    def run() -> float:
+    def run(_: int) -> float:
         took.append(seconds * _NOISE[len(took) % len(_NOISE)])
         return took[-1]
 
@@ -46,7 +46,7 @@ def test_a_short_run_is_repeated_more_often_within_a_sample_than_a_long_one() ->
 
 def test_a_run_without_measurable_time_is_refused_with_the_cure() -> None:
     with pytest.raises(PreconditionError, match="works longer"):
-        compare(lambda: 0.0, lambda: 0.0, 5)
+        compare(lambda _: 0.0, lambda _: 0.0, 5)
 
 
 def test_fewer_pairs_than_five_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,3 +93,26 @@ def test_archives_of_one_name_in_two_folders_are_both_changed(tmp_path: Path) ->
     work.mkdir()
     relinking.link(changed, tmp_path / "made", work, Limits(), Running())
     assert subprocess.run([tmp_path / "made"], check=False).returncode == 30
+
+
+@pytest.mark.parametrize(
+    "linking", ["gcc", "gcc -Wl,--gc-sections", "clang-22 -fuse-ld=lld -Wl,--gc-sections,--icf=all -flto"]
+)
+def test_code_is_moved_by_space_before_it(linking: str, tmp_path: Path) -> None:
+    need(linking.partition(" ")[0])
+    (tmp_path / "main.c").write_text("int main(void) { return 7; }\n")
+    words = [*linking.split(), "-O2", "main.c", "-o", str(tmp_path / "prog")]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    names = {tmp_path / "prog-main.c": "main"}
+    relinking = Relinking.of(tmp_path / "prog", [BuildCommand(tmp_path, words[0], tuple(words[1:]))], names)
+
+    def address(space: int) -> int:
+        made = tmp_path / f"made-{space}"
+        relinking.link({}, made, tmp_path, Limits(), Running(), space=space)
+        assert subprocess.run([made], check=False).returncode == 7
+        headers = subprocess.run(["readelf", "-lW", made], capture_output=True, text=True, check=True).stdout
+        assert next(line for line in headers.splitlines() if "GNU_STACK" in line).split()[-2] == "RW"
+        found = subprocess.run(["nm", made], capture_output=True, text=True, check=True).stdout
+        return next(int(line.split()[0], 16) for line in found.splitlines() if line.endswith(" T main"))
+
+    assert [address(space) - address(0) for space in (16, 1616)] == [16, 1616]

@@ -62,11 +62,11 @@ class Times(msgspec.Struct, frozen=True):
         return "confirmed faster" if self.is_faster else "confirmed slower" if self.is_slower else "no difference shown"
 
 
-def compare(before: Callable[[], float], after: Callable[[], float], pairs: int) -> Times:
+def compare(before: Callable[[int], float], after: Callable[[int], float], pairs: int) -> Times:
     """Time two versions in turn; which of a pair runs first changes from one to the next.
 
     Args:
-        before: runs the one version, and gives its processor time in seconds.
+        before: runs the one version for the pair of a number, and gives its processor time in seconds.
         after: runs the other.
         pairs: of samples, at least `LEAST_PAIRS`.
 
@@ -75,13 +75,13 @@ def compare(before: Callable[[], float], after: Callable[[], float], pairs: int)
 
     """
     # The first runs are slower, because nothing is cached yet.
-    first = min(before(), before())
-    after()
+    first = min(before(0), before(0))
+    after(0)
     runs = max(_LEAST_RUNS, min(_MOST_RUNS, math.ceil(_LEAST_SECONDS / max(first, 1e-9))))
     times = []
     for number in range(pairs):
         order = (before, after) if number % 2 == 0 else (after, before)
-        took = {each: min(each() for _ in range(runs)) for each in order}
+        took = {each: min(each(number) for _ in range(runs)) for each in order}
         times.append((took[before], took[after]))
     if not all(old > 0 and new > 0 for old, new in times):
         raise PreconditionError("--run takes no measurable time: give an input with which it works longer")

@@ -81,10 +81,10 @@ class Making:
             self._made[key] = msgspec.structs.replace(result, content=b""), path
         return self._made[key]
 
-    def linked(self, objects: Mapping[str, Path], letter: str) -> tuple[Path, int]:
-        """Link the program; give its file and its bytes of text."""
+    def linked(self, objects: Mapping[str, Path], letter: str, space: int = 0) -> tuple[Path, int]:
+        """Link the program, with so many bytes before its code; give its file and its bytes of text."""
         program = self.runner.place(letter)
-        self.relinking.link(objects, program, self.objects, self.limits, self.running)
+        self.relinking.link(objects, program, self.objects, self.limits, self.running, space=space)
         return program, ObjectFile.read(program).text
 
 

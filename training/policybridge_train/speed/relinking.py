@@ -17,6 +17,12 @@ from policybridge_train.processes.process import Running, compile_by
 
 _ARCHIVERS: Final = ("llvm-ar", "ar")
 _THIN: Final = b"!<thin>"
+# The linkers put this section before all others of code, and keep it if nothing refers to it.
+_SPACE: Final = """\
+.section .text.unlikely.policybridge,"axR",%progbits
+.space {}
+.section .note.GNU-stack,"",%progbits
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,16 @@ class Relinking:
         twice = {path for members in self.archives.values() for path in _of_one_name(members)}
         return list(dict.fromkeys(name for path, name in self.objects.items() if path not in twice))
 
-    def link(self, changed: Mapping[str, Path], output: Path, folder: Path, limits: Limits, running: Running) -> None:
+    def link(  # noqa: PLR0913 - each is of the link
+        self,
+        changed: Mapping[str, Path],
+        output: Path,
+        folder: Path,
+        limits: Limits,
+        running: Running,
+        *,
+        space: int = 0,
+    ) -> None:
         """Link the program with objects in place of its own.
 
         Args:
@@ -79,12 +94,14 @@ class Relinking:
             folder: for files of the link.
             limits: of the linker.
             running: where it is counted.
+            space: bytes to leave before its code.
 
         Raises:
             PreconditionError: it cannot be linked.
 
         """
-        words = [self.command.command.tool, *self._words(changed, output, folder, limits)]
+        words = [self.command.command.tool, *_before_code(space, folder)]
+        words += self._words(changed, output, folder, limits)
         done = compile_by(words, limits, cwd=self.command.command.folder, running=running)
         if not done.ok:
             raise PreconditionError(f"{output.name} cannot be linked again by the build's command: {done.failure}")
@@ -129,6 +146,13 @@ class Relinking:
 
     def _twice(self, archive: Path) -> set[Path]:
         return set(_of_one_name(self.archives[archive]))
+
+
+def _before_code(space: int, folder: Path) -> Iterator[str]:
+    if space:
+        source = folder / f"space-{space}.s"
+        source.write_text(_SPACE.format(space), encoding="ascii")
+        yield str(source)
 
 
 def _of_one_name(members: Iterable[Path]) -> Iterator[Path]:

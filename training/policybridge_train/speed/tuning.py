@@ -3,7 +3,7 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,14 @@ from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.processes.process import Running
-from policybridge_train.speed.confirming import LEAST_PAIRS, Times, compare
+from policybridge_train.speed.confirming import LEAST_PAIRS, Times
 from policybridge_train.speed.keeping import Kept
 from policybridge_train.speed.making import Making
 from policybridge_train.speed.relinking import Relinking
 from policybridge_train.speed.running import RunCommand, Runner
 from policybridge_train.speed.search import Asked, SpeedSearch
 from policybridge_train.speed.telling import Pair, Speed, Spent
+from policybridge_train.speed.timing import compare_programs
 from policybridge_train.tuning.applying import Ending
 from policybridge_train.tuning.storing import StoreKeeper
 
@@ -136,24 +137,7 @@ def _confirmed(search: SpeedSearch, making: Making, pairs: int) -> Times | None:
     """Time the best program against that by LLVM's own decisions; ``None`` if it is the same."""
     if search.best is search.before:
         return None
-    runner = making.runner
-    before, after = (
-        making.linked(whole.objects, letter)[0] for whole, letter in ((search.before, "a"), (search.best, "b"))
-    )
-
-    # Not the output under valgrind: its processor has fewer instructions and shorter numbers.
-    wanted = runner.time(before).output
-
-    def timed(program: Path) -> Callable[[], float]:
-        def run() -> float:
-            ran = runner.time(program)
-            if ran.output != wanted:
-                raise PreconditionError("--run prints something else in another run: nothing is confirmed or kept")
-            return ran.seconds
-
-        return run
-
-    return compare(timed(before), timed(after), pairs)
+    return compare_programs(making, search.before.objects, search.best.objects, pairs)
 
 
 def _result(program: str, search: SpeedSearch, time: Times | None, *, stored: bool) -> Speed:
