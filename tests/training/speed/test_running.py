@@ -133,6 +133,20 @@ def test_a_program_that_never_stops_printing_is_ended_before_the_disk_is_full(
             runner.time(program)
 
 
+def test_a_run_that_is_ended_leaves_no_pipe_of_valgrind_s(tmp_path: Path) -> None:
+    need("valgrind")
+    shutil.copy(shutil.which("sleep") or "", tmp_path / "bench")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = RunCommand.parse(f"TMPDIR={temporary} ./bench 100", tmp_path)
+    with Runner(command, Limits(seconds=2), Running()) as runner:
+        program = runner.place("a")
+        shutil.copy(tmp_path / "bench", program)
+        with pytest.raises(PreconditionError, match="was ended after 2 seconds"):
+            runner.count(program)
+    assert [*temporary.iterdir()] == []
+
+
 _FORKS = """
 #include <stdlib.h>
 #include <sys/wait.h>

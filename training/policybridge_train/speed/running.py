@@ -22,7 +22,7 @@ from policybridge_train.compiling.limits import Limits
 from policybridge_train.processes.process import MOST_OUTPUT, Ended, Running, Status, compile_by
 from policybridge_train.speed.folders import take_folder
 from policybridge_train.tasks.cachegrind import CACHE
-from policybridge_train.tasks.callgrind import COSTS, Counted, find_valgrind, read_counts
+from policybridge_train.tasks.callgrind import COSTS, QUIETLY, Counted, find_valgrind, read_counts
 
 _SETTING: Final = re.compile(r"[A-Za-z_]\w*=")
 _OPERATORS: Final = "<>|&;"
@@ -163,7 +163,7 @@ class Runner(AbstractContextManager["Runner"]):
 
         """
         profile = self.folder / "callgrind.out"
-        options = ["--tool=callgrind", f"--callgrind-out-file={profile}", "--toggle-collect=main", "--quiet"]
+        options = [*QUIETLY, f"--callgrind-out-file={profile}", "--toggle-collect=main"]
         options += ["--demangle=no", "--compress-strings=no", "--compress-pos=no", f"--main-stacksize={_STACK}"]
         options += ["--cache-sim=yes", "--branch-sim=yes", *CACHE]
         ran = self._run([self._valgrind, *options, self._named(program)], "under valgrind ")

@@ -12,6 +12,9 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.processes.process import Running, compile_by
 
+QUIETLY: Final = ("--tool=callgrind", "--quiet", "--vgdb=no")
+"""Options without which a valgrind that is ended leaves three pipes for a debugger in /tmp."""
+
 _OUTPUT: Final = "callgrind.out"
 _NUMBERS: Final = re.compile(rb"[-+*\d]\S*((?: \d+)+) *$")
 _RECURSION: Final = re.compile(rb"'\d+$")
@@ -77,9 +80,9 @@ def count(program: Path, arguments: Sequence[str], folder: Path, limits: Limits,
 
     """
     output = folder / _OUTPUT
-    options = ["--tool=callgrind", f"--callgrind-out-file={_OUTPUT}", "--toggle-collect=main"]
+    options = [*QUIETLY, f"--callgrind-out-file={_OUTPUT}", "--toggle-collect=main"]
     # Names as the linker has them, and each in full: the file is read line by line.
-    options += ["--demangle=no", "--compress-strings=no", "--compress-pos=no", "--quiet"]
+    options += ["--demangle=no", "--compress-strings=no", "--compress-pos=no"]
     command = [find_valgrind(), *options, str(program), *arguments]
     done = compile_by(command, limits, {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}, folder, running=running)
     if not done.ok:
