@@ -101,6 +101,15 @@ std::string_view name_of(CompilerKind kind) {
   return "llc";
 }
 
+bool is_build(const Strings &command) {
+  static const std::set<std::string> names{"bmake", "gmake", "make", "meson", "ninja", "samu", "scons"};
+  const auto is_env = [](const std::string &word) {
+    return file_name(word) == "env" || word.find('=') != std::string::npos;
+  };
+  const auto first = std::find_if_not(command.begin(), command.end(), is_env);
+  return first != command.end() && names.count(file_name(*first));
+}
+
 Result<Compiler> Compiler::of(const Strings &command) {
   for (std::size_t place = 0; place < command.size(); ++place) {
     if (const auto recognised = recognise(command, place)) {

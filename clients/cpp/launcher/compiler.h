@@ -15,6 +15,9 @@ enum class CompilerKind { Clang, Zig, Opt, Llc };
 /// A kind's name, as in messages.
 std::string_view name_of(CompilerKind kind);
 
+/// Whether a command starts a whole build, which starts the compilers itself.
+bool is_build(const Strings &command);
+
 /// A compiler's command in two parts: the words that start it (with any wrapper before it), and its arguments.
 struct Compiler {
   CompilerKind kind;

@@ -88,6 +88,9 @@ int run(Config config) {
     setenv("POLICYBRIDGE_NO_DECISIONS", "1", 1); // for a plugin in the command
   // Where nothing is asked for, the launcher may stand before any compiler.
   const bool is_optional = config.is_plain || config.finds_store;
+  if (!compiler.ok() && config.finds_store && is_build(config.command))
+    remark(config.command, "a build starts its compilers itself, and gets no decisions from here: let it start each so, "
+                           "as by make CC='policybridge-run -- clang'");
   if (!compiler.ok() && is_optional && !config.command.empty())
     return print_system_error(become(config.command));
   if (!compiler.ok())

@@ -53,6 +53,10 @@ class Project:
         clang = [*before.split(), need(f"clang-{MAJOR}")]
         return self._run([*self.start, *options, "--", *clang, *words], variables)
 
+    def build(self, *words: str, options: tuple[str, ...] = ()) -> str:
+        """Run a build behind the launcher; give what it says."""
+        return self._run([*self.start, *options, "--", *words], {})
+
     def compile_by_plugin(self, *options: str, before: str = "", **variables: str) -> str:
         """Compile with the plugin alone."""
         settings = [word for option in options for word in ("-mllvm", f"-policybridge-{option}")]
@@ -97,6 +101,15 @@ def either(request: pytest.FixtureRequest, project: Project, launcher: str, monk
     """Give the project behind ``policybridge-run``, and behind ``policybridge run``, which starts that."""
     monkeypatch.setenv("POLICYBRIDGE_LAUNCHER", launcher)
     return project if request.param == "launcher" else replace(project, start=tuple(command("run")))
+
+
+def test_a_build_behind_the_launcher_is_told_that_its_compilers_get_no_decisions(either: Project) -> None:
+    (either.source / "Makefile").write_text("made.o: module.c\n\t$(CC) -Oz -c $< -o $@\n")
+    either.store()
+    build = ("env", "A=1", need("make"), "CC=clang-22")
+    said = either.build(*build)
+    assert "a build starts its compilers itself, and gets no decisions from here: let it start each so" in said
+    assert (either.build(*build, options=("--no-decisions",)), either.is_plain) == ("", True)
 
 
 def test_a_store_at_the_root_of_the_project_is_found_without_a_flag(either: Project) -> None:

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -32,6 +32,8 @@ _NAMES: Final = {
 _ZIG: Final = re.compile(r"zig|python-zig")
 _ZIG_WORD: Final = re.compile(r"zig|python-zig|ziglang")
 _PYTHON: Final = re.compile(r"python[\d.]*")
+
+_BUILDS: Final = frozenset(("bmake", "gmake", "make", "meson", "ninja", "samu", "scons"))
 
 _SOURCES: Final = frozenset([
     ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CC", ".CPP", ".CXX", ".ccm", ".cppm", ".cxxm", ".c++m", ".ixx",
@@ -242,6 +244,12 @@ def is_trial(command: Sequence[str]) -> bool:
     """
     words = [f"/{word}" for word in command if not word.startswith("-")]
     return "/dev/null" in command or any(f"/{name}" in word for word in words for name in _TRIALS)
+
+
+def is_build(command: Sequence[str]) -> bool:
+    """Tell whether a command starts a whole build, which starts the compilers itself."""
+    words = dropwhile(lambda word: Path(word).name == "env" or "=" in word, command)
+    return Path(next(words, "")).name in _BUILDS
 
 
 def compiles(arguments: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from policybridge_client.decisions.finding import OFF, find_store
 from policybridge_client.llvm.asked import check_asks
 from policybridge_client.llvm.compiler_cache import compiler_cache
-from policybridge_client.llvm.compilers import CompilerCommand, compiles, is_trial, source_of
+from policybridge_client.llvm.compilers import CompilerCommand, compiles, is_build, is_trial, source_of
 from policybridge_client.llvm.decided import DecisionsConfig, run_as_it_is, run_with_decisions
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.launcher import become_launcher
@@ -28,6 +28,11 @@ __all__ = ["add_arguments", "run"]
 _NOT_FOUND: Final = 127
 _NOT_STARTED: Final = 126
 _USAGE: Final = 2
+
+_BUILD: Final = (
+    "a build starts its compilers itself, and gets no decisions from here: let it start each so, as by make "
+    "CC='policybridge run -- clang'"
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,7 +80,11 @@ def _found(command: Sequence[str], arguments: argparse.Namespace) -> Path | None
     """Give the project's own store, if there is one that may be used and the command compiles."""
     if arguments.no_decisions:
         os.environ[OFF] = "1"  # for a plugin in the command
-    if os.environ.get(OFF) or _is_unknown(command):
+    if os.environ.get(OFF):
+        return None
+    if _is_unknown(command):
+        if is_build(command):
+            _remark(_BUILD, command)
         return None
     words = CompilerCommand.of(command).arguments
     found = find_store(source_of(words)) if compiles(words) else None
