@@ -193,7 +193,8 @@ def test_kinds_of_decisions_that_llvm_does_not_ask_for_are_told(server: RunningS
     )
     (told,) = hosted.stderr.decode().splitlines()
     assert hosted.returncode == 0
-    assert told.endswith(": the policy decides pass_choice, too, for which LLVM asks through a plugin alone")
+    cure = "(policybridge doctor tells where to get it)"
+    assert told.endswith(f": the policy decides pass_choice, too, for which LLVM asks through a plugin alone {cure}")
     stats = json.loads(Path("stats.json").read_text())
     assert stats["not_asked"] == ["pass_choice"]
     assert stats["decisions"] >= 16

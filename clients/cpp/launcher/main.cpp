@@ -41,7 +41,8 @@ int print_failures(const CompilationReport &report, const Config &config) {
                                " decisions are the compiler's own: the policy has added " +
                                general(config.growth_limit) + " times the module's size (--growth-limit)");
   for (const std::string &kind : report.statistics.not_asked)
-    remark(config.command, "the policy decides " + kind + ", too, for which LLVM asks through a plugin alone");
+    remark(config.command, "the policy decides " + kind +
+                               ", too, for which LLVM asks through a plugin alone (policybridge doctor tells where to get it)");
   if (!report.error.ok())
     return print_error((config.decisions.empty() ? "no advice, and the compiler was ended: "
                                                  : "no decisions, and nothing compiled: ") +

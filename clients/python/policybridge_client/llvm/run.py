@@ -121,7 +121,8 @@ def _told(report: Report, arguments: argparse.Namespace, command: Sequence[str])
             command,
         )
     for kind in report.statistics.not_asked:
-        _remark(f"the policy decides {kind}, too, for which LLVM asks through a plugin alone", command)
+        said = f"the policy decides {kind}, too, for which LLVM asks through a plugin alone"
+        _remark(f"{said} (policybridge doctor tells where to get it)", command)
     if report.error is not None:
         ended = "no advice, and the compiler was ended" if arguments.policy else "no decisions, and nothing compiled"
         _say(f"{ended}: {report.error}", report.status)
