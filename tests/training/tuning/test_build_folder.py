@@ -28,12 +28,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def applied(*build: str, sources: Sequence[Path] = (Path("a.c"),)) -> list[str]:
-    """Give the lines for a build by clang 22 of sources, where the store is in the working folder."""
+def applied(*build: str, sources: Sequence[Path] = (Path("a.c"),), folder: Path | None = None) -> list[str]:
+    """Give the lines for a build by clang 22 of sources, in a folder, where the store is in the working folder."""
     Path("policybridge.decisions").write_text("policybridge-decisions 1\n")
     clang = str(Compiler.find(need("clang-22")).start[0])
     words = tuple(str(source.absolute()) for source in sources)
-    used = BuildCompilers.of([BuildCommand(Path.cwd(), clang, (clang, "-Oz", "-c", *words))])
+    used = BuildCompilers.of([BuildCommand(folder or Path.cwd(), clang, (clang, "-Oz", "-c", *words))])
     tuned = TunedCompiler(Path("policybridge.decisions"), Compiler.find("clang-22"), used)
     return list(Ending(tuned, build).applying())
 
@@ -72,6 +72,17 @@ def test_in_a_cmake_folder_the_lines_configure_that_folder_and_name_the_store_th
     launching = f"policybridge;run;--decisions;{project}/build/policybridge.decisions;--"
     assert configure == f"cmake . '-DCMAKE_C_COMPILER_LAUNCHER={launching}'"
     run(configure.replace(launching, "env"))
+    assert "env /" in run(f"{made} -v")
+
+
+@pytest.mark.parametrize("build", [["./build.sh"], ["make"], ["cmake", "--build", "whole"]])
+def test_a_cmake_folder_within_the_build_as_externalproject_s_gets_the_launcher_itself(build: list[str]) -> None:
+    cmake()
+    Path("whole").mkdir()
+    Path("whole", "CMakeCache.txt").touch()
+    configure, made, *_ = applied(*build, folder=Path("build").absolute())
+    assert configure == "cmake build '-DCMAKE_C_COMPILER_LAUNCHER=policybridge;run;--'"
+    run(configure)
     assert "env /" in run(f"{made} -v")
 
 

@@ -71,6 +71,7 @@ class Ending:
             yield f"{self.tuned.starting('CXX' if '++' in program else 'CC')} {shlex.join(self.build[1:])}"
             return
         folder = BuildFolder.of(self.build)
+        yield from self._by_configured(folder)
         if folder.system == "cmake" or (program in ("cmake", "ninja") and Path("CMakeLists.txt").exists()):
             yield from self._by_cmake(folder)
         elif folder.system == "meson" or (program in ("meson", "ninja") and Path("meson.build").exists()):
@@ -147,13 +148,31 @@ class Ending:
         compiler would make CMake forget them.
         """
         is_known = folder.system == "cmake"
-        if is_known and self.tuned.launching and not self.tuned.lto and self.tuned.compilers.has(self.tuned.compiler):
-            yield shlex.join(["cmake", folder.path, *self._cmake_launchers()])
-            yield shlex.join(["cmake", "--build", folder.path, "--clean-first"])
+        if is_known and self._keeps_folders:
+            yield from self._configured_again(folder.path)
         else:
             source, kept = (folder.source, folder.settings) if is_known else (".", [])
             yield shlex.join(["cmake", "-S", source, "-B", "tuned", *kept, *self._cmake_compilers()])
             yield "cmake --build tuned"
+
+    def _by_configured(self, own: BuildFolder) -> Iterator[str]:
+        """Give the commands for CMake's folders that the build's own program makes, as ExternalProject's."""
+        main = Path(own.path).resolve() if own.system == "cmake" else None
+        others = [os.path.relpath(each) for each in self.tuned.compilers.configured if each != main]
+        if self._keeps_folders:
+            yield from (line for each in others for line in self._configured_again(each))
+        elif others:
+            yield f"# CMake keeps the compiler of {' and '.join(others)}: remove what is there first"
+
+    @property
+    def _keeps_folders(self) -> bool:
+        """Whether CMake's folders keep their compilers, and get the launcher."""
+        tuned = self.tuned
+        return bool(tuned.launching) and not tuned.lto and tuned.compilers.has(tuned.compiler)
+
+    def _configured_again(self, folder: str) -> Iterator[str]:
+        yield shlex.join(["cmake", folder, *self._cmake_launchers()])
+        yield shlex.join(["cmake", "--build", folder, "--clean-first"])
 
     def _cmake_compilers(self) -> Iterator[str]:
         for name, variable in LANGUAGES.items():

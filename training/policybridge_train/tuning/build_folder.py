@@ -97,6 +97,12 @@ class BuildFolder:
         return file.read_text(encoding="utf-8", errors="surrogateescape") if file.is_file() else ""
 
 
+def cmake_folder(folder: Path) -> Path | None:
+    """Give the folder that CMake configured and in which a folder is; trials of CMake's are none."""
+    configured = (each for each in (folder, *folder.parents) if (each / _CMAKE_CACHE).is_file())
+    return next((each.resolve() for each in configured if "CMakeFiles" not in each.parts), None)
+
+
 def place_words(build: Sequence[str]) -> list[str]:
     """Give the words with which a command of make names its folder and its makefile."""
     words = list(build[1:])

@@ -14,6 +14,7 @@ from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.notes import BuildCommand
+from policybridge_train.tuning.build_folder import cmake_folder
 
 _UNOPTIMISED = frozenset(("", "-O0"))
 _LTO: Final = re.compile(r"-f(?P<no>no-)?lto(=(?P<thin>thin)?.*)?")
@@ -30,6 +31,7 @@ class BuildCompilers:
         links: how many sources were compiled for each kind of LTO (``full``, ``thin``; empty for none).
         profiled: how many sources were compiled with a profile that no clang reads, and how many others.
         folders: of the sources; those that the build removed are left out.
+        configured: by CMake: the folders in which sources were compiled, in the order of the first ones.
 
     """
 
@@ -39,6 +41,7 @@ class BuildCompilers:
     links: Counter[str] = field(default_factory=Counter)
     profiled: Counter[bool] = field(default_factory=Counter)
     folders: set[Path] = field(default_factory=set)
+    configured: list[Path] = field(default_factory=list)
 
     @classmethod
     def of(cls, commands: Sequence[BuildCommand]) -> "BuildCompilers":
@@ -56,6 +59,8 @@ class BuildCompilers:
             found.links[_lto(command.arguments)] += count
             found.profiled[invocation.is_profiled and not invocation.has_clangs_profile] += count
             found.folders.update(command.path(source.word).parent for source in invocation.sources)
+            if count and (configured := cmake_folder(command.folder)) and configured not in found.configured:
+                found.configured.append(configured)
         found.folders.intersection_update([folder for folder in found.folders if folder.is_dir()])
         return found
 
