@@ -65,6 +65,13 @@ def test_a_clang_behind_a_launcher_is_the_one_of_its_name_on_path() -> None:
     assert BuildCompilers.of([command for command in noted if command]).chosen().name == name
 
 
+def test_what_a_build_system_compiles_to_try_the_compiler_counts_for_nothing() -> None:
+    trial = [path("clang++-22"), "-O0", "-flto", "-c", "/usr/share/cmake/Modules/CMakeCXXCompilerABI.cpp"]
+    used = compilers([path("clang-19"), "-Oz", "-c", "a.c"], trial, trial)
+    assert used.chosen().name == "clang-19"
+    assert (used.has_c, used.has_cxx, used.links.total(), used.folders) == (True, False, 1, {Path.cwd()})
+
+
 def test_a_build_without_clang_has_none_to_choose() -> None:
     used = compilers([need("gcc"), "-O2", "-c", "a.c"])
     with pytest.raises(PreconditionError, match=r"gcc, and decisions apply to clang alone.*--compiler clang-22"):

@@ -16,7 +16,7 @@ from typing import Final
 from policybridge_core.errors import PolicyBridgeError
 from policybridge_train.compiling.module import PROFILES, Module, Program
 from policybridge_train.corpus.bitcode import FrontEnd, Unit, kept_arguments
-from policybridge_train.corpus.invocation import parse_compiler
+from policybridge_train.corpus.invocation import Invocation, Source, parse_compiler
 from policybridge_train.corpus.linking import read_links
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.programs import Programs
@@ -71,13 +71,18 @@ def removed_sources(commands: Iterable[BuildCommand]) -> list[Path]:
     return [unit.path for unit in _units(commands) if not unit.path.exists()]
 
 
+def own_sources(invocation: Invocation) -> tuple[Source, ...]:
+    """Give the sources of a command without those of trials of the build system's."""
+    return tuple(source for source in invocation.sources if not _is_trial(Unit(invocation, source)))
+
+
 def _units(commands: Iterable[BuildCommand]) -> list[Unit]:
     units: dict[Path, Unit] = {}
     for command in commands:
         invocation = parse_compiler(command)
         if invocation is not None and invocation.stage != "other":
-            units.update({unit.object: unit for one in invocation.sources if (unit := Unit(invocation, one))})
-    return [units[path] for path in sorted(units) if not _is_trial(units[path])]
+            units.update({unit.object: unit for one in own_sources(invocation) if (unit := Unit(invocation, one))})
+    return [units[path] for path in sorted(units)]
 
 
 def convert(  # noqa: PLR0913 - each is a choice of the caller's

@@ -12,6 +12,7 @@ from typing import Final
 
 from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.corpus.conversion import own_sources
 from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.tuning.build_folder import cmake_folder
@@ -22,7 +23,7 @@ _LTO: Final = re.compile(r"-f(?P<no>no-)?lto(=(?P<thin>thin)?.*)?")
 
 @dataclass(frozen=True)
 class BuildCompilers:
-    """The compilers that a build used.
+    """The compilers that a build used, but for trials of the build system's.
 
     Attributes:
         sources: how many sources each compiled, by its path.
@@ -51,14 +52,15 @@ class BuildCompilers:
             invocation = parse_compiler(command)
             if invocation is None or invocation.stage == "other":
                 continue
-            count = len(invocation.sources)
+            sources = own_sources(invocation)
+            count = len(sources)
             levels = [flag for flag in invocation.flags if flag.startswith("-O")]
             found.sources[_path(command)] += count
             found.levels[levels[-1] if levels else ""] += count
-            found.languages.update(source.text for source in invocation.sources)
+            found.languages.update(source.text for source in sources)
             found.links[_lto(command.arguments)] += count
             found.profiled[invocation.is_profiled and not invocation.has_clangs_profile] += count
-            found.folders.update(command.path(source.word).parent for source in invocation.sources)
+            found.folders.update(command.path(source.word).parent for source in sources)
             if count and (configured := cmake_folder(command.folder)) and configured not in found.configured:
                 found.configured.append(configured)
         found.folders.intersection_update([folder for folder in found.folders if folder.is_dir()])
