@@ -86,6 +86,13 @@ def test_a_cmake_folder_within_the_build_as_externalproject_s_gets_the_launcher_
     assert "env /" in run(f"{made} -v")
 
 
+def test_a_meson_folder_that_another_program_sets_up_is_to_be_removed() -> None:
+    Path("build/meson-info").mkdir(parents=True)
+    Path("build/meson-info/meson-info.json").touch()
+    told, *_ = applied("./build.sh", folder=Path("build").absolute())
+    assert told == "# build keeps the compiler with which it was configured: remove it first"
+
+
 def test_a_meson_folder_is_set_up_anew_from_inside_and_outside_with_its_options_and_flags(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

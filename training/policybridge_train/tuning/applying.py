@@ -11,7 +11,7 @@ from typing import Final
 
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.tuning.build_folder import BuildFolder, place_words
+from policybridge_train.tuning.build_folder import CMAKE_CACHE, BuildFolder, place_words
 from policybridge_train.tuning.makefile import Makefile, configured_with, flags_behind
 from policybridge_train.tuning.setup_script import anew, removed
 from policybridge_train.tuning.tuned_compiler import LANGUAGES, TunedCompiler
@@ -156,13 +156,13 @@ class Ending:
             yield "cmake --build tuned"
 
     def _by_configured(self, own: BuildFolder) -> Iterator[str]:
-        """Give the commands for CMake's folders that the build's own program makes, as ExternalProject's."""
-        main = Path(own.path).resolve() if own.system == "cmake" else None
+        """Give the commands for folders that CMake configured within the build, as ExternalProject does."""
+        main = Path(own.path).resolve() if own.system in ("cmake", "meson") else None
         others = [os.path.relpath(each) for each in self.tuned.compilers.configured if each != main]
-        if self._keeps_folders:
-            yield from (line for each in others for line in self._configured_again(each))
-        elif others:
-            yield f"# CMake keeps the compiler of {' and '.join(others)}: remove what is there first"
+        kept = [each for each in others if not self._keeps_folders or not Path(each, CMAKE_CACHE).is_file()]
+        if kept:
+            yield f"# {' and '.join(kept)} keeps the compiler with which it was configured: remove it first"
+        yield from (line for each in others if each not in kept for line in self._configured_again(each))
 
     @property
     def _keeps_folders(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-_CMAKE_CACHE: Final = "CMakeCache.txt"
+CMAKE_CACHE: Final = "CMakeCache.txt"
 _CMAKE_SETTINGS: Final = re.compile(
     r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE|BUILD_SHARED_LIBS):[A-Z]+=(.+)$", re.MULTILINE
 )
@@ -24,6 +24,9 @@ _BUILDERS: Final = ("cmake", "meson", "ninja", *_MAKES)
 _NAMING: Final = ("-C", "--directory", "--build")
 
 System = Literal["cmake", "meson", "configure", "other"]
+
+_KEEPING: Final = ("cmake", "meson")
+"""Systems that keep the compiler with which they configured a folder."""
 
 _T = TypeVar("_T")
 
@@ -64,7 +67,7 @@ class BuildFolder:
     def source(self) -> str:
         """The folder with the sources that CMake or Meson configured: ``.`` if it is the working folder."""
         if self.system == "cmake":
-            found = _CMAKE_HOME.search(self._read(_CMAKE_CACHE))
+            found = _CMAKE_HOME.search(self._read(CMAKE_CACHE))
             home = found[1] if found else "."
         else:
             info = _decoded(self._read(_MESON_INFO), _Info)
@@ -75,7 +78,7 @@ class BuildFolder:
     def settings(self) -> Sequence[str]:
         """The options for a folder of CMake's or Meson's with the same level and flags."""
         if self.system == "cmake":
-            return [f"-D{name}={value}" for name, value in _CMAKE_SETTINGS.findall(self._read(_CMAKE_CACHE))]
+            return [f"-D{name}={value}" for name, value in _CMAKE_SETTINGS.findall(self._read(CMAKE_CACHE))]
         return [f"-D{name}={value}" for name, value in self._meson_options().items()]
 
     def _meson_options(self) -> dict[str, str]:
@@ -97,9 +100,9 @@ class BuildFolder:
         return file.read_text(encoding="utf-8", errors="surrogateescape") if file.is_file() else ""
 
 
-def cmake_folder(folder: Path) -> Path | None:
-    """Give the folder that CMake configured and in which a folder is; trials of CMake's are none."""
-    configured = (each for each in (folder, *folder.parents) if (each / _CMAKE_CACHE).is_file())
+def configured_folder(folder: Path) -> Path | None:
+    """Give the folder that CMake or Meson configured and in which a folder is; trials of CMake's are none."""
+    configured = (each for each in (folder, *folder.parents) if _system(each) in _KEEPING)
     return next((each.resolve() for each in configured if "CMakeFiles" not in each.parts), None)
 
 
@@ -124,7 +127,7 @@ def _named(words: Sequence[str]) -> Iterator[str]:
 
 
 def _system(folder: Path) -> System:
-    if (folder / _CMAKE_CACHE).is_file():
+    if (folder / CMAKE_CACHE).is_file():
         return "cmake"
     if (folder / _MESON_INFO).is_file():
         return "meson"

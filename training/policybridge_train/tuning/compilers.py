@@ -15,7 +15,7 @@ from policybridge_train.compiling.compiler import Compiler
 from policybridge_train.corpus.conversion import own_sources
 from policybridge_train.corpus.invocation import parse_compiler
 from policybridge_train.corpus.notes import BuildCommand
-from policybridge_train.tuning.build_folder import cmake_folder
+from policybridge_train.tuning.build_folder import configured_folder
 
 _UNOPTIMISED = frozenset(("", "-O0"))
 _LTO: Final = re.compile(r"-f(?P<no>no-)?lto(=(?P<thin>thin)?.*)?")
@@ -32,7 +32,7 @@ class BuildCompilers:
         links: how many sources were compiled for each kind of LTO (``full``, ``thin``; empty for none).
         profiled: how many sources were compiled with a profile that no clang reads, and how many others.
         folders: of the sources; those that the build removed are left out.
-        configured: by CMake: the folders in which sources were compiled, in the order of the first ones.
+        configured: by CMake or Meson: the folders in which sources were compiled, in the order of the first ones.
 
     """
 
@@ -61,7 +61,7 @@ class BuildCompilers:
             found.links[_lto(command.arguments)] += count
             found.profiled[invocation.is_profiled and not invocation.has_clangs_profile] += count
             found.folders.update(command.path(source.word).parent for source in sources)
-            if count and (configured := cmake_folder(command.folder)) and configured not in found.configured:
+            if count and (configured := configured_folder(command.folder)) and configured not in found.configured:
                 found.configured.append(configured)
         found.folders.intersection_update([folder for folder in found.folders if folder.is_dir()])
         return found
