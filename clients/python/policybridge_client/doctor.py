@@ -19,6 +19,7 @@ from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_client.llvm.plugins import VARIABLE, find_plugin, plugin_folders
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.json_text import json_text
 from policybridge_core.terminal import say
 from policybridge_core.version import version
 
@@ -90,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Tell; return the exit status."""
     found = diagnose(arguments.plugins, arguments.server)
     if arguments.json:
-        say(msgspec.json.format(msgspec.json.encode(found)).decode())
+        say(json_text(found))
     else:
         say("\n".join(_lines(found)))
     return _SILENT if any(each.error for each in found.servers) else 0

@@ -226,6 +226,16 @@ def test_a_program_that_is_linked_in_a_folder_of_another_name_each_time_is_one()
         assert (told["modules"], told["programs"]) == (1, 1)
 
 
+def test_the_result_as_json_is_written_in_a_folder_whose_name_is_no_utf8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / os.fsdecode(b"b\xff")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    done = tune("--json", "--store", "other.db", "--", "make", f"CC={need('clang-22')}")
+    assert (done.returncode, "/b\ufffd/other.db" in json.loads(done.stdout or "{}").get("apply", [""])[0]) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

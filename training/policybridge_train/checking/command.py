@@ -17,6 +17,7 @@ from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_client.llvm.plugins import find_plugin
 from policybridge_core.errors import InvalidError, NotFoundError
+from policybridge_core.json_text import json_text
 from policybridge_train.checking.building import Project
 from policybridge_train.checking.deciding import ByLauncher, ByPlugin, Deciding
 from policybridge_train.checking.linked import PARTS, Part, Sizes, percent
@@ -145,7 +146,7 @@ def _told(before: Mapping[str, Sizes], after: Mapping[str, Sizes], arguments: ar
     ]
     if arguments.json:
         checked = Checked([Program(name, before[name], after[name]) for name in before], larger)
-        print(msgspec.json.format(msgspec.json.encode(checked)).decode())
+        print(json_text(checked))
     else:
         rows = [row for name in before for row in _rows(name, before[name], after[name])]
         print_grid(Grid("programs and libraries, stripped", _COLUMNS, rows), Console())

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from policybridge_core.errors import NotFoundError
+from policybridge_core.json_text import json_text
 from policybridge_train.checking.linked import linked_files, percent
 from policybridge_train.command_line import count, status_of
 from policybridge_train.objects.elf import ObjectFile
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     made = report(_read(arguments.before), _read(arguments.after))
     if arguments.json:
-        print(msgspec.json.format(msgspec.json.encode(made)).decode())
+        print(json_text(made))
     else:
         print("\n".join(_markdown(made, arguments.most)))
     before, grown_by = made.text.before, made.text.difference

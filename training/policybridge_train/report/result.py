@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from policybridge_core.json_text import json_text
 from policybridge_train.learning.training import Training, factor
 
 
@@ -59,4 +60,4 @@ def result_json(run: Training, folder: Path) -> str:
     ]
     made = folder / "policies" / run.task.name / str(best)
     result = TrainingResult(run.task.name, best, str(made), versions)
-    return msgspec.json.format(msgspec.json.encode(result)).decode()
+    return json_text(result)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from policybridge_core.json_text import json_text
 from policybridge_train.speed.confirming import Times
 from policybridge_train.tuning.applying import Ending
 
@@ -97,4 +98,4 @@ class Speed(msgspec.Struct, frozen=True):
         told = {**msgspec.to_builtins(self), "store": str(store), "apply": list(applying) if self.stored else []}
         if self.time is not None:
             told["time"]["verdict"] = self.time.verdict
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+        sys.stdout.buffer.write(json_text(told).encode() + b"\n")

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import msgspec
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from policybridge_core.json_text import json_text
 from policybridge_train.compiling.linker import Unlinked
 from policybridge_train.compiling.module import Program
 from policybridge_train.tuning.applying import Ending
@@ -137,7 +137,7 @@ class Telling:
             told["unlinked"] = {
                 f"{one.program.project}/{one.program.name}": one.reason for one in self._linked.unlinked
             }
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+        sys.stdout.buffer.write(json_text(told).encode() + b"\n")
 
     def _change(self) -> float:
         before = sum(size.text for size in self._sizes.values())

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from policybridge_client.spool import Spool, SpoolCounts
 from policybridge_core.errors import PolicyBridgeError
+from policybridge_core.json_text import json_text
 from policybridge_serdes import PolicyVersion
 
 FAILED: Final = os.EX_SOFTWARE
@@ -183,19 +183,10 @@ def write_report(report: Mapping[str, object], path: str) -> Path:
     A device, a pipe or a link (``/dev/stderr``) is written to and not replaced.
     """
     target = Path(path.replace("%p", str(os.getpid())))
-    text = msgspec.json.format(msgspec.json.encode(_unicode(report))) + b"\n"
+    text = json_text(report).encode() + b"\n"
     if target.is_symlink() or (target.exists() and not target.is_file()):
         target.write_bytes(text)
         return target
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     partial.write_bytes(text)
     return partial.replace(target)
-
-
-def _unicode(value: object) -> object:
-    """Replace bytes of names and paths that are not UTF-8 by U+FFFD: JSON cannot hold them."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if isinstance(value, Mapping):
-        return {name: _unicode(each) for name, each in value.items()}
-    return [_unicode(each) for each in value] if isinstance(value, list) else value
