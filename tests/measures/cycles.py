@@ -219,10 +219,9 @@ class Bench:
     def _tuned(self, modules: Sequence[Module], making: Making) -> Measured:
         search = SpeedSearch(modules, making, Asked(self.budget, growth=1.0))
         search.run()
-        tuned = {
-            purpose: self._compared(making, number, search.before.objects, search.best.objects)
-            for number, purpose in enumerate(INPUTS)
-        }
+        tuned = dict[str, Compared]()
+        for number, purpose in enumerate(INPUTS):
+            tuned |= self._compared(making, number, search.before.objects, {purpose: search.best.objects})
         text = search.best.text / search.before.text
         return Measured(part_of(self.name).value, text, search.spent, tuned, {})
 
@@ -233,22 +232,30 @@ class Bench:
             made = making.compiled([(module, decided) for module in modules])
             return {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
 
-        plain = objects(Decided()) if choices else {}
+        if not choices:
+            return {}
         programs = {choice: objects(Decided(passes={MODULE: [choice]})) for choice in choices}
-        return {choice: self._compared(making, len(INPUTS) - 1, plain, its) for choice, its in programs.items()}
+        return self._compared(making, len(INPUTS) - 1, objects(Decided()), programs)
 
     def _command(self, number: int) -> RunCommand:
         return RunCommand.parse(self.entry.run.replace("INPUT", f"input-{number}"), self._build)
 
-    def _compared(self, making: Making, number: int, before: Mapping[str, Path], after: Mapping[str, Path]) -> Compared:
+    def _compared(
+        self, making: Making, number: int, before: Mapping[str, Path], versions: Mapping[str, Mapping[str, Path]]
+    ) -> dict[str, Compared]:
+        """Compare versions of the program, by name, with that of ``before`` on an input."""
+        found = {}
         with Runner(self._command(number), making.limits, making.running) as runner:
             here = replace(making, runner=runner)
-            old, new = here.linked(before, "a")[0], here.linked(after, "b")[0]
-            (counted, ran), (other, again) = runner.count(old), runner.count(new)
-            if ran.output != again.output:
-                raise PolicyBridgeError(f"{self.name}: the program prints something else")
-            events = {name: (often, other.events[name]) for name, often in counted.events.items()}
-            return Compared(other.total / counted.total, compare_programs(here, before, after, self.pairs), events)
+            counted, ran = runner.count(here.linked(before, "a")[0])
+            for name, after in versions.items():
+                other, again = runner.count(here.linked(after, "b")[0])
+                if ran.output != again.output:
+                    raise PolicyBridgeError(f"{self.name}: the program prints something else")
+                events = {event: (often, other.events[event]) for event, often in counted.events.items()}
+                times = compare_programs(here, before, after, self.pairs)
+                found[name] = Compared(other.total / counted.total, times, events)
+        return found
 
     def _shell(self, command: str) -> None:
         with (self.folder / "shell.log").open("ab") as out:
