@@ -156,16 +156,20 @@ class Bench:
         lacking = [choice for choice in choices if measured is None or choice not in measured.choices]
         if measured is None or lacking:
             with self._making() as (modules, making):
-                measured = measured or self._tuned(modules, making)
-                measured = msgspec.structs.replace(
-                    measured, choices={**measured.choices, **self._chosen(modules, making, lacking)}
-                )
-            kept = Kept(self.budget, self.pairs, measured, self.entry, self.profiled)
-            file.write_bytes(msgspec.json.encode(kept))
+                if measured is None:
+                    measured = self._tuned(modules, making)
+                    self._write(file, measured)
+                chosen = self._chosen(modules, making, lacking)
+            measured = msgspec.structs.replace(measured, choices={**measured.choices, **chosen})
+            self._write(file, measured)
         return msgspec.structs.replace(measured, choices={each: measured.choices[each] for each in choices})
 
+    def _write(self, file: Path, measured: Measured) -> None:
+        kept = Kept(self.budget, self.pairs, measured, self.entry, self.profiled)
+        file.write_bytes(msgspec.json.encode(kept))
+
     def _read(self, file: Path) -> Measured | None:
-        """Give what was measured with the same settings."""
+        """Give the measurements with the same settings; ``None``: there are none."""
         if not file.exists():
             return None
         found = msgspec.json.decode(file.read_bytes(), type=Kept)

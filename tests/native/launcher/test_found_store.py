@@ -54,7 +54,7 @@ class Project:
         return self._run([*self.start, *options, "--", *clang, *words], variables)
 
     def build(self, *words: str, options: tuple[str, ...] = ()) -> str:
-        """Run a build behind the launcher; give what it says."""
+        """Run a build behind the launcher; give its output."""
         return self._run([*self.start, *options, "--", *words], {})
 
     def compile_by_plugin(self, *options: str, before: str = "", **variables: str) -> str:

@@ -17,7 +17,9 @@ from policybridge_train.compiling.compiler import Compiler, newest_compiler
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.compiling.module import Module
 from policybridge_train.corpus.description import Corpus
+from policybridge_train.corpus.writing import CorpusWriter
 from policybridge_train.processes.process import compile_by
+from tests.training.corpora import write_corpus
 from tests.training.corpus.projects import HELPER, MAIN, corpus_command, record, small_project, write_project
 
 _ZIG: Final = (sys.executable, "-m", "ziglang")
@@ -246,3 +248,25 @@ def test_a_folder_that_holds_no_corpus_is_a_clear_error(tmp_path: Path) -> None:
 
     assert ended.returncode == 2
     assert "holds no corpus" in ended.stderr
+
+
+def test_a_module_s_profile_comes_along_and_a_path_from_elsewhere_is_no_profile(tmp_path: Path) -> None:
+    profile = tmp_path / "profile"
+    profile.write_text("one:1000:10\n")
+    first = write_corpus(tmp_path / "first", {"p/a.c": "int a;", "p/b.c": "int b;"})
+    named = CorpusWriter(first.folder).keep_profile(profile)
+    for module, file in zip(first.modules, (named, str(profile)), strict=True):
+        words = (*module.arguments, "-fprofile-instrument-use=llvm", f"-fprofile-instrument-use-path={file}")
+        (first.folder / f"{module.name}.cmd").write_text("".join(f"{word}\0" for word in words))
+
+    corpus, _ = _add(tmp_path, "first")
+
+    own, foreign = corpus.modules
+    assert own.profile == corpus.folder / named
+    assert own.profile.read_text() == profile.read_text()
+    assert own.backend_arguments[-2:] == [
+        "-fprofile-instrument-use=llvm",
+        f"-fprofile-instrument-use-path={own.profile}",
+    ]
+    assert foreign.profile is None
+    assert not [word for word in foreign.backend_arguments if "profile" in word]

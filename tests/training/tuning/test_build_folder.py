@@ -242,7 +242,7 @@ def test_a_compiler_of_a_language_that_the_build_does_not_compile_stays_as_it_li
 
 def test_a_build_by_an_unknown_program_is_to_be_cleaned_and_told_its_compiler_unless_it_took_cc() -> None:
     cleaned, line = applied("env", "CC=ccache clang-22", "./build.sh", "all")
-    assert cleaned == "# clean first: build.sh may leave what is up to date as it is"
+    assert cleaned == "# clean first: build.sh may not compile sources again that have not changed"
     assert line == f"env 'CC={LAUNCHING} clang-22' ./build.sh all"
     told, *others = applied("env", "CC=gcc", "./build.sh", "all")
     assert told.startswith("# CC did not name this build's compiler: if build.sh does not take it from there, write it")

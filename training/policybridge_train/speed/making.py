@@ -82,7 +82,7 @@ class Making:
         return self._made[key]
 
     def linked(self, objects: Mapping[str, Path], letter: str, space: int = 0) -> tuple[Path, int]:
-        """Link the program, with so many bytes before its code; give its file and its bytes of text."""
+        """Link the program with ``space`` bytes before its code; give its file and the size of its text in bytes."""
         program = self.runner.place(letter)
         self.relinking.link(objects, program, self.objects, self.limits, self.running, space=space)
         return program, ObjectFile.read(program).text

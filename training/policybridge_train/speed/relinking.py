@@ -17,12 +17,14 @@ from policybridge_train.processes.process import Running, compile_by
 
 _ARCHIVERS: Final = ("llvm-ar", "ar")
 _THIN: Final = b"!<thin>"
-# The linkers put this section before all others of code, and keep it if nothing refers to it.
 _SPACE: Final = """\
-.section .text.unlikely.policybridge,"axR",%progbits
+.section .text.unlikely.policybridge,"ax",%progbits
+.globl policybridge_space
+policybridge_space:
 .space {}
 .section .note.GNU-stack,"",%progbits
 """
+"""A section that linkers place before all others of code."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,8 @@ def _before_code(space: int, folder: Path) -> Iterator[str]:
     if space:
         source = folder / f"space-{space}.s"
         source.write_text(_SPACE.format(space), encoding="ascii")
-        yield str(source)
+        # Else --gc-sections drops it. Assemblers before binutils 2.36 know no flag of the section that retains it.
+        yield from (str(source), "-Wl,-u,policybridge_space")
 
 
 def _of_one_name(members: Iterable[Path]) -> Iterator[Path]:

@@ -2,7 +2,7 @@
 
 The address of code changes its time by as much as decisions do (Mytkowicz et al., "Producing wrong data without doing
 anything obviously wrong!", ASPLOS 2009): of some programs every version seemed 2 % faster. So the code of both is moved
-from one pair of samples to the next: the interval has what the address does in it, and not in the factor.
+from one pair of samples to the next. The address widens the interval, and no longer moves the factor.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from policybridge_train.speed.confirming import Times, compare
 from policybridge_train.speed.making import Making
 
 _ALIGNED: Final = 16
-"""Bytes by which functions are aligned: x86-64's default."""
+"""The alignment of functions in bytes: x86-64's default."""
 
 _PLACES: Final = 256
 """Code is moved by less than a page of 4 KiB."""
@@ -29,8 +29,8 @@ def compare_programs(making: Making, before: Mapping[str, Path], after: Mapping[
 
     Args:
         making: links and runs both.
-        before: the objects of the other one, by module.
-        after: those of the version.
+        before: the objects of the other version, by module.
+        after: the objects of the version, by module.
         pairs: of samples.
 
     Raises:

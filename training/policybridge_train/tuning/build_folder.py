@@ -101,7 +101,7 @@ class BuildFolder:
 
 
 def configured_folder(folder: Path) -> Path | None:
-    """Give the folder that CMake or Meson configured and in which a folder is; trials of CMake's are none."""
+    """Give the folder itself or the nearest parent that CMake or Meson configured, but for those of CMake's trials."""
     configured = (each for each in (folder, *folder.parents) if _system(each) in _KEEPING)
     return next((each.resolve() for each in configured if "CMakeFiles" not in each.parts), None)
 

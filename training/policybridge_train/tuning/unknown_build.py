@@ -24,7 +24,7 @@ def cautions(build: Sequence[str], environment: Mapping[str, str], tuned: TunedC
             f"# {variables} did not name this build's compiler: if {program} does not take it from there, "
             f"write it where {program} does"
         )
-    yield f"# clean first: {program} may leave what is up to date as it is"
+    yield f"# clean first: {program} may not compile sources again that have not changed"
 
 
 def _names(words: str) -> Iterator[str]:
