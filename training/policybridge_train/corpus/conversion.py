@@ -49,7 +49,7 @@ class Project:
 
 @dataclass
 class Converted:
-    """How many units became modules, so far; ``names``: the module of each object; ``programs``: the linked programs."""
+    """How many units became modules, so far; ``names``: the module of each object; ``programs``: those linked."""
 
     total: int
     done: int = 0
