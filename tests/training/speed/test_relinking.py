@@ -116,3 +116,56 @@ def test_code_is_moved_by_space_before_it(linking: str, tmp_path: Path) -> None:
         return next(int(line.split()[0], 16) for line in found.splitlines() if line.endswith(" T main"))
 
     assert [address(space) - address(0) for space in (16, 1616)] == [16, 1616]
+
+
+def _archived(folder: Path, library: str, ar: str = "rcs") -> Relinking:
+    """Build a program that ends with 3, of a library with one object and one that is no module's."""
+    need("gcc")
+    (folder / "main.c").write_text("int three(void); int four(void); int main(void) { return three() * four(); }\n")
+    for name, text in (("three", _SOURCES["three.c"]), ("four", "int four(void) { return 1; }\n")):
+        (folder / f"{name}.c").write_text(text)
+    (folder / "other.c").write_text(_SOURCES["other.c"])
+    build = [f"gcc -c {name}.c" for name in ("main", "three", "four", "other")]
+    build += [f"ar {ar} libhelp.a three.o four.o", f"gcc main.o {library} -o prog"]
+    for command in build:
+        subprocess.run(command.split(), cwd=folder, check=True)
+    commands = [BuildCommand(folder, words[0], tuple(words[1:])) for words in map(str.split, build)]
+    return Relinking.of(folder / "prog", commands, {folder / "main.o": "main", folder / "three.o": "three"})
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "-L . -l help",
+        "-L. -l:libhelp.a",
+        "-L. -Xlinker -lhelp",
+        "-L. -Wl,-l,help",
+        "-Wl,--start-group,libhelp.a,--end-group",
+        "-Wl,-whole-archive -Xlinker libhelp.a -Wl,-no-whole-archive",
+    ],
+)
+def test_a_changed_library_is_linked_however_the_command_names_it(library: str, tmp_path: Path) -> None:
+    relinking, work = _archived(tmp_path, library), tmp_path / "a,work"
+    work.mkdir()
+    relinking.link({"three": tmp_path / "other.o"}, tmp_path / "made", work, Limits(), Running())
+    assert subprocess.run([tmp_path / "made"], check=False).returncode == 30
+
+
+def test_a_program_of_a_thin_archive_is_linked_with_changed_objects(tmp_path: Path) -> None:
+    relinking, work = _archived(tmp_path, "libhelp.a", ar="rcsT"), tmp_path / "work"
+    before, own = (tmp_path / "libhelp.a").read_bytes(), (tmp_path / "three.o").read_bytes()
+    assert before.startswith(b"!<thin>")
+    work.mkdir()
+    relinking.link({"three": tmp_path / "other.o"}, tmp_path / "made", work, Limits(), Running())
+    assert subprocess.run([tmp_path / "made"], check=False).returncode == 30
+    assert ((tmp_path / "libhelp.a").read_bytes(), (tmp_path / "three.o").read_bytes()) == (before, own)
+
+
+@pytest.mark.parametrize("option", ["-Wl,-Map=beside", "-Wl,-Map,beside", "-Xlinker -Map -Xlinker beside"])
+def test_files_that_a_link_writes_beside_the_program_stay_as_they_are(option: str, tmp_path: Path) -> None:
+    relinking = _archived(tmp_path, f"libhelp.a {option}")
+    before, work = (tmp_path / "beside").read_bytes(), tmp_path / "work"
+    work.mkdir()
+    relinking.link({"three": tmp_path / "other.o"}, tmp_path / "made", work, Limits(), Running())
+    assert subprocess.run([tmp_path / "made"], check=False).returncode == 30
+    assert (tmp_path / "beside").read_bytes() == before

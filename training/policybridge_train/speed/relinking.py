@@ -1,5 +1,6 @@
 """Linking a program of a recorded build again, by the build's own command, with some of its objects changed."""
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from policybridge_train.corpus.invocation import Invocation, parse_compiler
 from policybridge_train.corpus.linking import Linked, read_links
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.programs import Programs
-from policybridge_train.processes.process import Running, compile_by
+from policybridge_train.processes.process import Ended, Running, compile_by
+from policybridge_train.speed.link_words import relinked
 
 _ARCHIVERS: Final = ("llvm-ar", "ar")
 _THIN: Final = b"!<thin>"
@@ -115,16 +117,13 @@ class Relinking:
             # Archives of several folders may have one name.
             swapped[archive] = self._archive(archive, own, folder / f"archive-{number}", limits)
         sources = {source.word: self.command.object_of(source) for source in self.command.sources}
-        libraries = {f"-l{path.stem.removeprefix('lib')}": path for path in self.archives}
-        words = iter(self.command.command.arguments)
-        for word in words:
-            if word in ("-o", "-x"):
-                next(words, None)
-                continue
-            if (word.startswith("-o") and not word.startswith("-objc")) or word.startswith("-x"):
-                continue
+        libraries = {name: path for path in self.archives for name in _library_words(path)}
+
+        def swap(word: str) -> str:
             path = sources.get(word) or libraries.get(word) or self.command.command.path(word)
-            yield swapped.get(path, word)
+            return swapped.get(path, word)
+
+        yield from relinked(self.command.command.arguments, swap)
         yield from ("-o", str(output))
 
     def _archive(self, archive: Path, own: Mapping[Path, Path], place: Path, limits: Limits) -> str:
@@ -132,22 +131,40 @@ class Relinking:
         members = [path for path in self.archives[archive] if path in own and path not in self._twice(archive)]
         if not members:
             return str(archive)
-        with archive.open("rb") as file:
-            if file.read(len(_THIN)) == _THIN:
-                raise PreconditionError(f"{archive} is a thin archive, which cannot be changed: build without ar's T")
         place.mkdir(exist_ok=True)
         copy = place / "copy.a"
-        shutil.copyfile(archive, copy)
-        for path in members:
-            shutil.copyfile(own[path], place / path.name)
-        words = [_archiver(), "r", str(copy), *(str(place / path.name) for path in members)]
-        done = compile_by(words, limits)
-        if not done.ok:
-            raise PreconditionError(f"{archive} cannot be changed: {done.failure}")
+        with archive.open("rb") as file:
+            is_thin = file.read(len(_THIN)) == _THIN
+        made = _thick(archive, own, copy, limits) if is_thin else _replaced(archive, members, own, copy, limits)
+        if not made.ok:
+            raise PreconditionError(f"{archive} cannot be changed: {made.failure}")
         return str(copy)
 
     def _twice(self, archive: Path) -> set[Path]:
         return set(_of_one_name(self.archives[archive]))
+
+
+def _library_words(archive: Path) -> Iterator[str]:
+    yield from (f"-l{archive.stem.removeprefix('lib')}", f"-l:{archive.name}")
+
+
+def _replaced(archive: Path, members: Iterable[Path], own: Mapping[Path, Path], copy: Path, limits: Limits) -> Ended:
+    shutil.copyfile(archive, copy)
+    for path in members:
+        shutil.copyfile(own[path], copy.parent / path.name)
+    return compile_by([_archiver(), "r", str(copy), *(str(copy.parent / path.name) for path in members)], limits)
+
+
+def _thick(archive: Path, own: Mapping[Path, Path], copy: Path, limits: Limits) -> Ended:
+    """Make an ordinary archive of a thin one, which has only its members' paths (Meson's are thin)."""
+    listed = copy.with_name("members")
+    listing = compile_by([_archiver(), "t", str(archive)], limits, stdout=listed)
+    if not listing.ok:
+        return listing
+    copy.unlink(missing_ok=True)
+    paths = [Path(os.path.realpath(line)) for line in os.fsdecode(listed.read_bytes()).splitlines()]
+    # Added, not replaced: members may have one name.
+    return compile_by([_archiver(), "qcs", str(copy), *(str(own.get(path, path)) for path in paths)], limits)
 
 
 def _before_code(space: int, folder: Path) -> Iterator[str]:
