@@ -12,8 +12,12 @@ import msgspec
 
 CMAKE_CACHE: Final = "CMakeCache.txt"
 _CMAKE_SETTINGS: Final = re.compile(
-    r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE|BUILD_SHARED_LIBS):[A-Z]+=(.+)$", re.MULTILINE
+    r"^(?:(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE|BUILD_SHARED_LIBS):[A-Z]+"
+    r"|((?!CMAKE_\w+_COMPILER)[^:\n]+):UNINITIALIZED)=(.+)$",
+    re.MULTILINE,
 )
+"""What changes the modules. Variables of which the project declares no type were given (``-DCMAKE_UNITY_BUILD=ON``)."""
+
 _CMAKE_HOME: Final = re.compile(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", re.MULTILINE)
 _MESON_OPTIONS: Final = "meson-private/cmd_line.txt"
 _MESON_INFO: Final = "meson-info/meson-info.json"
@@ -78,7 +82,8 @@ class BuildFolder:
     def settings(self) -> Sequence[str]:
         """The options for a folder of CMake's or Meson's with the same level and flags."""
         if self.system == "cmake":
-            return [f"-D{name}={value}" for name, value in _CMAKE_SETTINGS.findall(self._read(CMAKE_CACHE))]
+            found = _CMAKE_SETTINGS.findall(self._read(CMAKE_CACHE))
+            return [f"-D{name or given}={value}" for name, given, value in found]
         return [f"-D{name}={value}" for name, value in self._meson_options().items()]
 
     def _meson_options(self) -> dict[str, str]:
