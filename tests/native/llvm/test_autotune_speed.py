@@ -177,6 +177,8 @@ def test_a_run_that_shows_nothing_is_an_error_with_a_cure(
         (["--run", "./bench"], "--run is for --objective cycles"),
         (["--objective", "cycles", "--run", "./bench", "--lto", "full"], "leave out --lto"),
         (["--objective", "cycles", "--run", "./bench", "--linked"], "leave out --linked"),
+        (["--objective", "cycles", "--run", "cat input | ./bench"], "--run has '|', and there is no shell"),
+        (["--objective", "cycles", "--run", "N=1"], "--run names no program"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused_before_the_build(

@@ -1,5 +1,6 @@
 """Linking a program again by the build's own command."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -63,12 +64,22 @@ def test_objects_of_one_name_in_an_archive_are_not_changed(tmp_path: Path, comma
 
 
 def test_what_the_build_did_not_link_or_compile_is_refused_with_the_programs_that_it_links(
-    tmp_path: Path, commands: list[BuildCommand]
+    tmp_path: Path, commands: list[BuildCommand], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NotFoundError, match=r"which the build did not link: run a program that it links \(prog\)"):
+    monkeypatch.chdir(tmp_path.parent)
+    known = f"({tmp_path.name}/prog)"
+    with pytest.raises(
+        NotFoundError, match=re.escape(f"which the build did not link: run a program that it links {known}")
+    ):
         Relinking.of(tmp_path / "a script", commands, _names(tmp_path))
     with pytest.raises(PreconditionError, match="compiled no source"):
         Relinking.of(tmp_path / "prog", commands, {})
+
+
+def test_a_program_that_the_linker_itself_linked_is_refused_with_its_name(tmp_path: Path) -> None:
+    commands = [BuildCommand(tmp_path, "ld.lld-22", ("main.o", "-o", "prog"))]
+    with pytest.raises(NotFoundError, match=r"which the build links by ld\.lld-22 itself: link it by the compiler"):
+        Relinking.of(tmp_path / "prog", commands, {tmp_path / "main.o": "main"})
 
 
 def test_archives_of_one_name_in_two_folders_are_both_changed(tmp_path: Path) -> None:

@@ -61,11 +61,7 @@ class Relinking:
         links = list(_links(commands))
         found = next((each for each in reversed(links) if each[1].path == program), None)
         if found is None:
-            known = ", ".join(sorted({each.path.name for _, each in links if each.kind == "executable"})) or "none"
-            raise NotFoundError(
-                f"--run starts {program}, which the build did not link: run a program that it links ({known}), not a "
-                "script or a copy of one"
-            )
+            raise NotFoundError(_unlinked(program, commands, [each for _, each in links]))
         programs = Programs(names)
         programs.follow(read_links(commands))
         objects = next((objects for path, _, objects in programs if path == program), [])
@@ -144,6 +140,26 @@ class Relinking:
         return set(_of_one_name(self.archives[archive]))
 
 
+def _unlinked(program: Path, commands: Iterable[BuildCommand], links: Iterable[Linked]) -> str:
+    by = next((each.name for each in commands if any(made.path == program for made in _made(each))), None)
+    if by is not None:
+        return f"--run starts {program}, which the build links by {by} itself: link it by the compiler, such as clang"
+    # A copy has the name of its program, but another folder.
+    known = ", ".join(sorted({_seen(each.path) for each in links if each.kind == "executable"})) or "none"
+    return (
+        f"--run starts {program}, which the build did not link: run a program that it links ({known}), not a "
+        "script or a copy of one"
+    )
+
+
+def _made(command: BuildCommand) -> Iterator[Linked]:
+    yield from (each for each in read_links([command]) if isinstance(each, Linked))
+
+
+def _seen(path: Path) -> str:
+    return str(path.relative_to(here)) if path.is_relative_to(here := Path.cwd()) else str(path)
+
+
 def _library_words(archive: Path) -> Iterator[str]:
     yield from (f"-l{archive.stem.removeprefix('lib')}", f"-l:{archive.name}")
 
@@ -186,9 +202,7 @@ def _links(commands: Iterable[BuildCommand]) -> Iterator[tuple[Invocation, Linke
     for command in commands:
         invocation = parse_compiler(command)
         if invocation is not None and invocation.stage == "link":
-            for linked in read_links([command]):
-                if isinstance(linked, Linked):
-                    yield invocation, linked
+            yield from ((invocation, linked) for linked in _made(command))
 
 
 def _archiver() -> str:

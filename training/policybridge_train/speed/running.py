@@ -66,29 +66,46 @@ class RunCommand:
             NotFoundError: there is no such program, or no such input.
 
         """
-        words = _split(text)
-        variables: dict[str, str] = {}
-        while words and _SETTING.match(words[0]):
-            name, _, value = words.pop(0).partition("=")
-            variables[name] = value
-        stdin = None
-        if len(words) > 1 and words[-2] == "<":
-            stdin = folder / words.pop()
-            words.pop()
-            if not stdin.is_file():
-                raise NotFoundError(f"--run: there is no file {stdin} for the program's standard input")
-        if not words:
-            raise InvalidError("--run names no program: give --run './bench input'")
-        if odd := next((word for word in words if word and set(word) <= set(_OPERATORS)), None):
-            raise InvalidError(
-                f"--run has {odd!r}, and there is no shell: give a program, its arguments, and at the end '< FILE'"
-            )
+        variables, words, given = _read(text)
+        stdin = None if given is None else folder / given
+        if stdin is not None and not stdin.is_file():
+            raise NotFoundError(f"--run: there is no file {stdin} for the program's standard input")
         return cls(_program(words[0], folder), tuple(words[1:]), folder, variables, stdin)
 
     @property
     def environment(self) -> Mapping[str, str]:
         """The whole environment of a run."""
         return {**_FIXED, **self.variables}
+
+
+def check_run(text: str) -> None:
+    """Refuse a command that `RunCommand.parse` cannot read, before a build makes its program.
+
+    Raises:
+        InvalidError: it has no program, or something else of a shell's.
+
+    """
+    _read(text)
+
+
+def _read(text: str) -> tuple[dict[str, str], list[str], str | None]:
+    """Give the variables, the program with its arguments, and the file of the standard input."""
+    words = _split(text)
+    variables: dict[str, str] = {}
+    while words and _SETTING.match(words[0]):
+        name, _, value = words.pop(0).partition("=")
+        variables[name] = value
+    stdin = None
+    if len(words) > 1 and words[-2] == "<":
+        stdin = words.pop()
+        words.pop()
+    if not words:
+        raise InvalidError("--run names no program: give --run './bench input'")
+    if odd := next((word for word in words if word and set(word) <= set(_OPERATORS)), None):
+        raise InvalidError(
+            f"--run has {odd!r}, and there is no shell: give a program, its arguments, and at the end '< FILE'"
+        )
+    return variables, words, stdin
 
 
 def _split(text: str) -> list[str]:
