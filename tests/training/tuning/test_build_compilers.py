@@ -124,8 +124,8 @@ def test_a_cmake_folder_of_another_compiler_stays_and_a_new_one_has_its_level_an
     subprocess.run([need("cmake"), "-S", ".", "-B", "build", *given, *compiler], check=True, capture_output=True)
     configure, _ = applied(["cmake", "--build", "build"], compilers(["gcc", "-Os", "-c", "a.c"]))
     assert configure.startswith(
-        "cmake -S . -B tuned -DCMAKE_BUILD_TYPE=MinSizeRel '-DCMAKE_C_FLAGS=-DA -DB' -DCMAKE_UNITY_BUILD=ON '-DUSE=a b' "
-        "-DCMAKE_C_"
+        "cmake -S . -B tuned -DCMAKE_BUILD_TYPE=MinSizeRel '-DCMAKE_C_FLAGS=-DA -DB' "
+        "-DCMAKE_UNITY_BUILD=ON '-DUSE=a b' -DCMAKE_C_"
     )
     assert not re.search(r"g\+\+|ccache", configure)
 
