@@ -135,7 +135,12 @@ def _compiler(arguments: argparse.Namespace, commands: Sequence[BuildCommand], c
         raise PreconditionError(
             "the build does not optimise (-O0), so there is nothing to decide: build at -Oz or -O2, or give --level Oz"
         )
-    for note in compilers.notes(lto=bool(arguments.lto)):
+    is_for_speed = arguments.objective == "cycles"
+    if is_for_speed and compilers.left_to_link and not compilers.links[""]:
+        raise PreconditionError(
+            f"{compilers.left_to_link}, and --objective cycles does not search there: build without -flto"
+        )
+    for note in compilers.notes(lto=bool(arguments.lto), speed=is_for_speed):
         sys.stderr.write(f"policybridge autotune: {note}\n")
     if arguments.compiler or arguments.corpus:
         return compiler_of(arguments)

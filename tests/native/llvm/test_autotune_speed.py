@@ -189,6 +189,16 @@ def test_options_that_do_not_go_together_are_refused_before_the_build(
     assert words in capfd.readouterr().err
 
 
+def test_a_build_whose_decisions_are_made_at_link_time_is_refused(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    linking = "bench: main.o work.o\n\t$(CC) -flto -fuse-ld=lld -o $@ $^\nscript:\n"
+    (project / "Makefile").write_text(f"CC = clang-22\nCFLAGS = -O2 -flto\n{linking}")
+    assert _tune("--run", "./bench input 1") == 2
+    assert "have -flto, which leaves decisions to link time, and --objective cycles does not" in capfd.readouterr().err
+    assert not (project / "policybridge.decisions").exists()
+
+
 _BREAKS = """
 case "$*" in *-policybridge-decisions=*/store*)
   for word do

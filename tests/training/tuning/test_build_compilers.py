@@ -336,6 +336,8 @@ def test_sources_without_lto_and_phases_before_the_link_are_told_nothing_about_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ["clang-22", "-Oz", "-flto", "-c", "a.c"]
+    (note,) = compilers(words, ["clang-22", "-Oz", "-c", "b.c"]).notes(lto=False, speed=True)
+    assert note.endswith("link time: a store does not change these: build without it")
     assert not compilers([*words, "-fno-lto"]).left_to_link
     assert compilers(words).left_to_link
     monkeypatch.setenv("POLICYBRIDGE_PHASES", "compile,pre-link")

@@ -77,16 +77,20 @@ class BuildCompilers:
         count = self.links.total() - self.links[""]
         if not count or "pre-link" in os.environ.get("POLICYBRIDGE_PHASES", ""):
             return ""
-        mode = max(("full", "thin"), key=self.links.__getitem__)
-        return (
-            f"{count:,} of {self.links.total():,} sources have -flto, which leaves decisions to link time: "
-            f"--lto {mode} searches for them"
-        )
+        return f"{count:,} of {self.links.total():,} sources have -flto, which leaves decisions to link time"
 
-    def notes(self, *, lto: bool) -> Iterator[str]:
-        """Say, for people, why less may be won than is told; ``lto`` is whether the search is one at link time."""
+    def notes(self, *, lto: bool, speed: bool = False) -> Iterator[str]:
+        """Say, for people, why less may be won than is told.
+
+        Args:
+            lto: whether the search is one at link time.
+            speed: whether it is one for speed, which is never at link time.
+
+        """
         if self.left_to_link and not lto:
-            yield self.left_to_link
+            mode = max(("full", "thin"), key=self.links.__getitem__)
+            cure = "a store does not change these: build without it" if speed else f"--lto {mode} searches for them"
+            yield f"{self.left_to_link}: {cure}"
         if count := self.profiled[True]:
             yield (
                 f"{count:,} of {self.profiled.total():,} sources are compiled with a profile of GCC's, and searched "
