@@ -2,8 +2,9 @@
 
 Each program of cycles.toml is built at -O2 by clang-22 and tuned on its first input, as by ``policybridge autotune
 --objective cycles``. On its third input, which the search has not seen, the tuned program is counted and timed beside
-LLVM's own; the second is for choosing between settings. With ``--choices``, programs with one choice of passes for
-all functions are counted and timed, too. The end says how often the estimate and the time have one sign, where the time
+LLVM's own; the second is for choosing between settings. A program that is confirmed slower on the first is not stored
+by the command, so that on the others it is LLVM's own. With ``--choices``, programs with one choice of passes for all
+functions are counted and timed, too. The end says how often the estimate and the time have one sign, where the time
 differs by more than 1 % and its interval has no 1. With ``--profile``, both are built at -O3 with a profile of the
 first input.
 
@@ -93,13 +94,17 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A package: of its tuned program the ratio of text, on each input the rest; and programs with one choice each."""
+    """A package: of its tuned program the ratio of text, on each input the rest; and programs with one choice each.
+
+    A program is not stored if it is confirmed slower on the input of the search; the other inputs are LLVM's own then.
+    """
 
     part: str
     text: float
     compiles: int
     tuned: dict[str, Compared]
     choices: dict[str, Compared]
+    stored: bool = True
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -223,11 +228,15 @@ class Bench:
     def _tuned(self, modules: Sequence[Module], making: Making) -> Measured:
         search = SpeedSearch(modules, making, Asked(self.budget, growth=1.0))
         search.run()
-        tuned = dict[str, Compared]()
-        for number, purpose in enumerate(INPUTS):
-            tuned |= self._compared(making, number, search.before.objects, {purpose: search.best.objects})
-        text = search.best.text / search.before.text
-        return Measured(part_of(self.name).value, text, search.spent, tuned, {})
+        best, before = search.best, search.before
+        part, (first, *others) = part_of(self.name).value, INPUTS
+        tuned = self._compared(making, 0, before.objects, {first: best.objects})
+        if (time := tuned[first].time).is_slower:
+            own = Compared(1.0, Times(1.0, 1.0, 1.0, time.pairs, time.seconds))
+            return Measured(part, 1.0, search.spent, tuned | dict.fromkeys(others, own), {}, stored=False)
+        for number, purpose in enumerate(others, 1):
+            tuned |= self._compared(making, number, before.objects, {purpose: best.objects})
+        return Measured(part, best.text / before.text, search.spent, tuned, {})
 
     def _chosen(self, modules: Sequence[Module], making: Making, choices: Sequence[str]) -> dict[str, Compared]:
         """Compare programs with one choice of passes for all functions with that without, on the last input."""
@@ -315,6 +324,8 @@ def told(found: Mapping[str, Measured]) -> Iterator[str]:
     for name, each in found.items():
         for purpose, one in each.tuned.items():
             yield f"{name} ({each.part}) {purpose}: {_shown(one)}, text × {each.text:.4f}"
+        if not each.stored:
+            yield f"{name}: not stored: it is confirmed to be slower on the input of the search"
         for choice, one in each.choices.items():
             yield f"{name} {choice}: {_shown(one)}"
     held = [each.tuned["held"] for each in found.values()]

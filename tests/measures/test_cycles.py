@@ -75,6 +75,14 @@ def test_signs_are_counted_where_the_time_differs_for_sure() -> None:
     assert any("cycles × 0.9700, processor time × 0.9800" in line for line in lines)
 
 
+def test_a_program_that_is_confirmed_slower_on_the_input_of_its_search_is_told_and_stays_llvm_s() -> None:
+    own = _compared(1.0, 1.0)
+    measured = Measured("held-out", 1.0, 8, {"tune": _compared(0.97, 1.02), "held": own}, {}, stored=False)
+    lines = list(told({"p": measured}))
+    assert "p: not stored: it is confirmed to be slower on the input of the search" in lines
+    assert any("geometric mean of 1: cycles × 1.0000, processor time × 1.0000" in line for line in lines)
+
+
 def test_what_was_measured_is_kept_for_the_same_settings_alone(tmp_path: Path) -> None:
     bench = Bench("p", read_table()["bzip2"], tmp_path, tmp_path, 16, 20)
     measured = Measured("held-out", 1.0, 8, {"held": _compared(0.97, 0.98)}, {"skip licm": _compared(0.9, 0.9)})

@@ -10,7 +10,7 @@ from policybridge_core.errors import InvalidError, NotFoundError, PreconditionEr
 from policybridge_train.compiling.limits import Limits
 from policybridge_train.processes.process import Running
 from policybridge_train.speed.running import RunCommand, Runner
-from policybridge_train.tasks.callgrind import Counted
+from policybridge_train.tasks.callgrind import TAKEN, Counted
 from tests.native.llvm.plugins import need
 
 _SOURCE = """
@@ -187,3 +187,13 @@ def test_programs_that_print_the_path_by_which_they_are_run_print_the_same(tmp_p
         (first, ran), (second, other) = (runner.count(program) for program in programs)
         assert ran.output == other.output == runner.time(programs[0]).output == runner.time(programs[1]).output
         assert first.own["main"] == second.own["main"] > 0
+
+
+def test_the_taken_branches_of_a_program_without_lines_of_source_are_counted(tmp_path: Path) -> None:
+    need("valgrind")
+    (tmp_path / "main.c").write_text("int main(void) { for (volatile int i = 0; i < 100000; i++); return 0; }\n")
+    subprocess.run([need("gcc"), "-O1", "main.c", "-o", "bench"], cwd=tmp_path, check=True)
+    with _runner(tmp_path) as runner:
+        shutil.copy(tmp_path / "bench", runner.place("a"))
+        counted, _ = runner.count(runner.place("a"))
+    assert 99_000 <= counted.events[TAKEN] < 210_000

@@ -3,7 +3,7 @@
 import pytest
 
 from policybridge_core.errors import InvalidError
-from policybridge_train.tasks.callgrind import COSTS, read_counts
+from policybridge_train.tasks.callgrind import COSTS, TAKEN, read_counts
 
 _OUTPUT = """# callgrind format
 version: 1
@@ -79,3 +79,31 @@ def test_cycles_are_instructions_with_misses_and_mispredicted_branches_and_calls
     assert counted.outside == {"main": 50 + 10}
     assert counted.calls == {("main", "f"): 7}
     assert counted.inclusive == {"main": 120 + 60 + 400, "f": 400}
+
+
+_JUMPS = """events: Ir
+summary: 100
+
+ob=/tmp/a program
+fn=main
+0x401000 60
+jcnd=30/40 0x401000
+0x401010
+jump=5 0x401000
+0x401020
+jcnd=
+0x401020 20
+ob=/lib/libc.so
+fn=memcpy
+0x7000 20
+jump=2 0x7000
+0x7004
+"""
+
+
+def test_a_taken_branch_costs_two_cycles_of_its_function_and_one_that_falls_through_none() -> None:
+    counted = read_counts(_JUMPS.encode().splitlines(), "/tmp/a program", COSTS["cycles"])
+    assert counted.events == {"Ir": 100, TAKEN: 37}
+    assert counted.total == 100 + 2 * 37
+    assert counted.own == {"main": 80 + 2 * 35}
+    assert read_counts(_JUMPS.encode().splitlines(), "/tmp/a program").own == {"main": 80}

@@ -19,7 +19,6 @@ from policybridge_train.tuning.search import Search
 LISTED: Final[Mapping[str, float]] = {
     "skip early-machinelicm": 0.0060,
     "skip machine-cse": 0.0050,
-    "skip block-placement": 0.0030,
     "set ext-tsp": 0.0030,
     "skip LoopUnrollPass": 0.0030,
     "skip LICMPass": 0.0028,
@@ -42,6 +41,7 @@ LISTED: Final[Mapping[str, float]] = {
     "skip machine-scheduler": 0.0009,
     "skip x86-fixup-leas": 0.0008,
     "set split-conditions": 0.0008,
+    "skip block-placement": 0.0008,
     "skip shrink-wrap": 0.0008,
     "set list-burr": 0.0007,
     "set reverse-assignment": 0.0007,

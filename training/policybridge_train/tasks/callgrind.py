@@ -17,7 +17,11 @@ QUIETLY: Final = ("--tool=callgrind", "--quiet", "--vgdb=no")
 
 _OUTPUT: Final = "callgrind.out"
 _NUMBERS: Final = re.compile(rb"[-+*\d]\S*((?: \d+)+) *$")
+_COUNT: Final = re.compile(rb"\d+")
 _RECURSION: Final = re.compile(rb"'\d+$")
+
+TAKEN: Final = "Taken"
+"""The event of a taken branch, which callgrind's option ``--collect-jumps=yes`` tells of; beside callgrind's own."""
 
 Weights: TypeAlias = Mapping[str, int]
 """By event of callgrind's: its share of a cost."""
@@ -29,6 +33,9 @@ COSTS: Final[Mapping[str, Weights]] = {
         **dict.fromkeys(("I1mr", "D1mr", "D1mw"), 10),
         **dict.fromkeys(("ILmr", "DLmr", "DLmw"), 100),
         **dict.fromkeys(("Bcm", "Bim"), 10),
+        # Processors take a branch every other cycle at most. By 2 the estimate had the sign of the time for 44 of 46
+        # versions of 13 programs, by 0 for 36.
+        TAKEN: 2,
     },
 }
 """Costs by name. An access that misses the last level missed the first one, too, and counts as both."""
@@ -44,7 +51,8 @@ class Counted:
         inclusive: that of all that it calls, too. A call of a function to itself is counted once.
         outside: by function of the program, that of its calls into other objects, such as the C library.
         calls: by caller and callee, both of the program: how often one calls the other.
-        events: of the whole run, how often each of callgrind's events took place, such as ``Ir`` and ``Bcm``.
+        events: of the whole run, how often each of callgrind's events took place, such as ``Ir`` and ``Bcm``; and
+            `TAKEN`, if jumps were collected.
 
     """
 
@@ -124,8 +132,8 @@ class _Reading:
     """The lines so far: cost lines belong to the last ``fn=``; the line after ``calls=`` is a call's inclusive cost."""
 
     def __init__(self, program: bytes, weights: Weights) -> None:
-        self.total: int | None = None
-        self.events: Mapping[str, int] = {}
+        self._summary: list[bytes] | None = None
+        self._taken = 0
         self.own: Counter[bytes] = Counter()
         self.inclusive: Counter[bytes] = Counter()
         self.outside: Counter[bytes] = Counter()
@@ -139,15 +147,29 @@ class _Reading:
         self._callee_object: bytes | None = None
         self._called = 0
 
+    @property
+    def total(self) -> int | None:
+        """The cost of the whole run; ``None``: not told so far."""
+        if self._summary is None:
+            return None
+        return self._weighed(self._summary) + self._weights.get(TAKEN, 0) * self._taken
+
+    @property
+    def events(self) -> Mapping[str, int]:
+        """How often each took place in the whole run."""
+        told = dict(zip(self._names, map(int, self._summary or ()), strict=False))
+        return told | ({TAKEN: self._taken} if self._taken else {})
+
     def line(self, line: bytes) -> None:
         key, equals, value = line.partition(b"=")
         if equals and key in (b"ob", b"fn", b"cob", b"cfn", b"calls"):
             self._header(key, value)
+        elif equals and key in (b"jump", b"jcnd"):
+            self._jump(value)
         elif found := _NUMBERS.match(line):
             self._cost(self._weighed(found[1].split()))
         elif line.startswith(b"summary: "):
-            counts = line.split()[1:]
-            self.total, self.events = self._weighed(counts), dict(zip(self._names, map(int, counts), strict=False))
+            self._summary = line.split()[1:]
         elif line.startswith(b"events: "):
             self._names = [event.decode(errors="replace") for event in line.split()[1:]]
             self._events = [self._weights.get(event, 0) for event in self._names]
@@ -168,6 +190,15 @@ class _Reading:
         else:
             often = value.split()[:1]
             self._called = int(often[0]) if often and often[0].isdigit() else 1
+
+    def _jump(self, value: bytes) -> None:
+        """Count a branch's ``TAKEN/EXECUTED TARGET``, of a jump ``TAKEN TARGET``; its next line is its place."""
+        found = _COUNT.match(value)
+        often = int(found[0]) if found else 0
+        self._taken += often
+        if self._ours and (cost := self._weights.get(TAKEN, 0) * often):
+            self.own[self._function] += cost
+            self.inclusive[self._function] += cost
 
     def _cost(self, count: int) -> None:
         called, self._called = self._called, 0
