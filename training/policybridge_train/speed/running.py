@@ -186,8 +186,8 @@ class Runner(AbstractContextManager["Runner"]):
         options += ["--collect-jumps=yes", "--dump-instr=yes", "--dump-line=no"]
         options += ["--cache-sim=yes", "--branch-sim=yes", *CACHE]
         ran = self._run([self._valgrind, *options, self._named(program)], "under valgrind ")
-        counted = read_counts(profile.read_bytes().splitlines(), os.path.realpath(program), self._weights)
-        return counted, ran
+        with profile.open("rb") as lines:
+            return read_counts(lines, os.path.realpath(program), self._weights), ran
 
     def time(self, program: Path) -> Ran:
         """Run a program of `place` as it is; see `count`."""

@@ -95,14 +95,15 @@ def count(program: Path, arguments: Sequence[str], folder: Path, limits: Limits,
     done = compile_by(command, limits, {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}, folder, running=running)
     if not done.ok:
         raise PreconditionError(f"{program.name} under valgrind: {done.status.value}: {done.message}")
-    return read_counts(output.read_bytes().splitlines(), str(program))
+    with output.open("rb") as lines:
+        return read_counts(lines, str(program))
 
 
 def read_counts(lines: Iterable[bytes], program: str, weights: Weights = COSTS["instructions"]) -> Counted:
     """Read callgrind's output (https://valgrind.org/docs/manual/cl-format.html).
 
     Args:
-        lines: of the file.
+        lines: of the file, with or without their ends.
         program: the path of the program; functions of other objects are not told.
         weights: of the events; others, and events that were not counted, cost nothing.
 
@@ -112,7 +113,7 @@ def read_counts(lines: Iterable[bytes], program: str, weights: Weights = COSTS["
     """
     reading = _Reading(program.encode(errors="surrogateescape"), weights)
     for line in lines:
-        reading.line(line)
+        reading.line(line.rstrip(b"\r\n"))
     if reading.total is None:
         raise InvalidError("callgrind's output has no line 'summary:': the program ended before its main function did")
     own, inclusive, outside = map(_named, (reading.own, reading.inclusive, reading.outside))
