@@ -180,3 +180,37 @@ def test_files_that_a_link_writes_beside_the_program_stay_as_they_are(option: st
     relinking.link({"three": tmp_path / "other.o"}, tmp_path / "made", work, Limits(), Running())
     assert subprocess.run([tmp_path / "made"], check=False).returncode == 30
     assert (tmp_path / "beside").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("made", "left"),
+    [
+        ("ld -r three.o -o some.o", {"main", "other"}),
+        ("cp three.o some.o", {"main", "other"}),
+        ("cp three.o some.o; ar rcs some.a some.o", {"main", "other"}),
+    ],
+)
+def test_objects_that_the_link_has_under_another_name_are_not_changed(
+    made: str, left: set[str], tmp_path: Path
+) -> None:
+    relinking = _of_some(tmp_path, made, "main.o some.a other.o" if ".a" in made else "main.o some.o other.o")
+    assert set(relinking.modules) == left
+
+
+def test_a_program_of_one_relocatable_object_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        PreconditionError, match="linked of copies of its objects or archives, or of an object of ld -r"
+    ):
+        _of_some(tmp_path, "ld -r main.o three.o other.o -o some.o", "some.o")
+
+
+def _of_some(folder: Path, made: str, linked: str) -> Relinking:
+    need("gcc")
+    (folder / "main.c").write_text("int three(void); int more(void); int main(void) { return three() + more(); }\n")
+    (folder / "three.c").write_text("int three(void) { return 3; }\n")
+    (folder / "other.c").write_text("int more(void) { return 1; }\n")
+    build = [*(f"gcc -c {name}.c" for name in ("main", "three", "other")), *made.split("; "), f"gcc {linked} -o prog"]
+    for command in build:
+        subprocess.run(command.split(), cwd=folder, check=True)
+    commands = [BuildCommand(folder, words[0], tuple(words[1:])) for words in map(str.split, build)]
+    return Relinking.of(folder / "prog", commands, {folder / f"{name}.o": name for name in ("main", "three", "other")})

@@ -1,7 +1,5 @@
 """Linking a program of a recorded build again, by the build's own command, with some of its objects changed."""
 
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +12,10 @@ from policybridge_train.corpus.invocation import Invocation, parse_compiler
 from policybridge_train.corpus.linking import Linked, read_links
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.corpus.programs import Programs
-from policybridge_train.processes.process import Ended, Running, compile_by
+from policybridge_train.processes.process import Running, compile_by
+from policybridge_train.speed.archives import changed_archive
 from policybridge_train.speed.link_words import relinked
 
-_ARCHIVERS: Final = ("llvm-ar", "ar")
-_THIN: Final = b"!<thin>"
 _SPACE: Final = """\
 .section .text.unlikely.policybridge,"ax",%progbits
 .globl policybridge_space
@@ -35,7 +32,7 @@ class Relinking:
 
     Attributes:
         command: the compiler's that linked it.
-        objects: by the paths of the program's objects, the names of their modules.
+        objects: by the paths of the program's objects that can be replaced, the names of their modules.
         archives: by the paths of the build's archives among the link's inputs, the objects in them that are modules'.
 
     """
@@ -68,7 +65,14 @@ class Relinking:
         if not objects:
             raise PreconditionError(f"--run starts {program}, of which the build compiled no source to be tuned")
         archives = {path: its for path, made, its in programs if made == "archive" and path in found[1].inputs}
-        return cls(found[0], {path: names[path] for path in objects}, archives)
+        reached = {*found[1].inputs, *(path for each, its in archives.items() for path in _named(each, its, commands))}
+        replaced = {path: names[path] for path in objects if path in reached}
+        if not replaced:
+            raise PreconditionError(
+                f"--run starts {program}, which is linked of copies of its objects or archives, or of an object "
+                "of ld -r: link those that the compiler and the archiver write"
+            )
+        return cls(found[0], replaced, archives)
 
     @property
     def modules(self) -> Sequence[str]:
@@ -127,14 +131,7 @@ class Relinking:
         members = [path for path in self.archives[archive] if path in own and path not in self._twice(archive)]
         if not members:
             return str(archive)
-        place.mkdir(exist_ok=True)
-        copy = place / "copy.a"
-        with archive.open("rb") as file:
-            is_thin = file.read(len(_THIN)) == _THIN
-        made = _thick(archive, own, copy, limits) if is_thin else _replaced(archive, members, own, copy, limits)
-        if not made.ok:
-            raise PreconditionError(f"{archive} cannot be changed: {made.failure}")
-        return str(copy)
+        return changed_archive(archive, own, members, place, limits)
 
     def _twice(self, archive: Path) -> set[Path]:
         return set(_of_one_name(self.archives[archive]))
@@ -160,27 +157,15 @@ def _seen(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here := Path.cwd()) else str(path)
 
 
+def _named(archive: Path, members: Iterable[Path], commands: Iterable[BuildCommand]) -> Iterator[Path]:
+    """Give the members that an archiver replaces by the name of their object; a copy's member has the copy's name."""
+    inputs = (path for each in commands for made in _made(each) if made.path == archive for path in made.inputs)
+    known = {path.name for path in inputs}
+    yield from (path for path in members if path.name in known)
+
+
 def _library_words(archive: Path) -> Iterator[str]:
     yield from (f"-l{archive.stem.removeprefix('lib')}", f"-l:{archive.name}")
-
-
-def _replaced(archive: Path, members: Iterable[Path], own: Mapping[Path, Path], copy: Path, limits: Limits) -> Ended:
-    shutil.copyfile(archive, copy)
-    for path in members:
-        shutil.copyfile(own[path], copy.parent / path.name)
-    return compile_by([_archiver(), "r", str(copy), *(str(copy.parent / path.name) for path in members)], limits)
-
-
-def _thick(archive: Path, own: Mapping[Path, Path], copy: Path, limits: Limits) -> Ended:
-    """Make an ordinary archive of a thin one, which has only its members' paths (Meson's are thin)."""
-    listed = copy.with_name("members")
-    listing = compile_by([_archiver(), "t", str(archive)], limits, stdout=listed)
-    if not listing.ok:
-        return listing
-    copy.unlink(missing_ok=True)
-    paths = [Path(os.path.realpath(line)) for line in os.fsdecode(listed.read_bytes()).splitlines()]
-    # Added, not replaced: members may have one name.
-    return compile_by([_archiver(), "qcs", str(copy), *(str(own.get(path, path)) for path in paths)], limits)
 
 
 def _before_code(space: int, folder: Path) -> Iterator[str]:
@@ -203,10 +188,3 @@ def _links(commands: Iterable[BuildCommand]) -> Iterator[tuple[Invocation, Linke
         invocation = parse_compiler(command)
         if invocation is not None and invocation.stage == "link":
             yield from ((invocation, linked) for linked in _made(command))
-
-
-def _archiver() -> str:
-    for name in _ARCHIVERS:
-        if path := shutil.which(name):
-            return path
-    raise NotFoundError("there is no ar on PATH, which changes archives: install binutils")
