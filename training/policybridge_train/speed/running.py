@@ -182,7 +182,7 @@ class Runner(AbstractContextManager["Runner"]):
         profile = self.folder / "callgrind.out"
         options = [*QUIETLY, f"--callgrind-out-file={profile}", "--toggle-collect=main"]
         options += ["--demangle=no", "--compress-strings=no", "--compress-pos=no", f"--main-stacksize={_STACK}"]
-        # Jumps by address: without lines of source all of a function's are from its line 0 to there, and not told.
+        # By address: callgrind counts no jump within a line, and a program without lines of source has line 0 alone.
         options += ["--collect-jumps=yes", "--dump-instr=yes", "--dump-line=no"]
         options += ["--cache-sim=yes", "--branch-sim=yes", *CACHE]
         ran = self._run([self._valgrind, *options, self._named(program)], "under valgrind ")
