@@ -101,3 +101,22 @@ def test_the_package_has_its_public_names_and_no_others() -> None:
     assert all(getattr(policybridge_client, name) is not None for name in api.__all__)
     with pytest.raises(AttributeError, match="'policybridge_client' has no attribute 'conect'"):
         _ = policybridge_client.conect
+
+
+_INTERRUPTED_WHILE_IMPORTING = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "policybridge_client.doctor":
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+from policybridge_client.cli import main
+sys.exit(main(["doctor"]))
+"""
+
+
+def test_an_interrupt_while_a_command_is_imported_ends_it_without_a_traceback() -> None:
+    words = [sys.executable, "-c", _INTERRUPTED_WHILE_IMPORTING]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "policybridge: interrupted\n")

@@ -12,6 +12,7 @@ from policybridge_core.terminal import complain, say
 from policybridge_core.version import version
 
 _USAGE: Final = 2
+_INTERRUPTED: Final = 130
 
 
 class Command(Protocol):
@@ -78,8 +79,16 @@ SUMMARIES: Final = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the subcommand that the first argument names; return the exit status."""
-    words = sys.argv[1:] if argv is None else list(argv)
+    """Run the subcommand that the first argument names; return the exit status, 130 after Ctrl-C."""
+    try:
+        return _run(sys.argv[1:] if argv is None else list(argv))
+    except KeyboardInterrupt:
+        # Commands say more about their work; this is for the time in which one is imported.
+        complain("policybridge: interrupted")
+        return _INTERRUPTED
+
+
+def _run(words: Sequence[str]) -> int:
     name, rest = _split(words)
     if name in ("-h", "--help"):
         return _print_help()

@@ -151,7 +151,7 @@ def record(
             with running(command, environment, folder, output) as process:
                 status = _status(process)
         except KeyboardInterrupt:
-            sys.stderr.write("policybridge corpus: interrupted; the build's processes are ended\n")
+            sys.stderr.write("policybridge: interrupted; the build's processes are ended\n")
             status = 130
         return status if status >= 0 else 128 - status, read_notes(Path(notes))
 
