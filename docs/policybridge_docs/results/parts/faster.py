@@ -22,6 +22,7 @@ def cycles(options: Namespace) -> Made:
     held = {name: its["tuned"]["held"] for name, its in packages.items()}
     figures = {
         "programs": Figure(len(held), "programs"),
+        "stored": Figure(sum(its["stored"] for its in packages.values()), "programs"),
         "cycles": geometric_mean({name: its["cycles"] for name, its in held.items()}),
         "time": geometric_mean({name: its["time"]["factor"] for name, its in held.items()}),
         "text": geometric_mean({name: its["text"] for name, its in packages.items()}),
