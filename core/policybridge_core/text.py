@@ -58,11 +58,11 @@ def _top() -> frozenset[str]:
     return frozenset(os.listdir("/"))  # noqa: PTH208 - names are wanted, not paths
 
 
-def meant(name: str, names: Iterable[str]) -> str:
-    """Give "did you mean X? " with the closest of ``names``; empty if no name is close."""
+def meant(name: str, names: Iterable[str], most: int = _MOST_NAMES) -> str:
+    """Give "did you mean X? " with the closest of the first ``most`` names; empty if none is close."""
     # Imported late: only errors need it.
     from difflib import get_close_matches  # noqa: PLC0415
 
     # Bounded: a client chooses the name, and all clients wait during the comparison.
-    close = get_close_matches(name, list(islice(names, _MOST_NAMES)), n=1) if len(name) <= _LONGEST_NAME else []
+    close = get_close_matches(name, list(islice(names, most)), n=1) if len(name) <= _LONGEST_NAME else []
     return f"did you mean {close[0]!r}? " if close else ""

@@ -50,6 +50,17 @@ echo "${COMPREPLY[@]}"
 """
 
 
+def test_each_option_of_a_command_is_meant_by_its_name_with_a_slip(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    options = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--help"}
+    assert len(options) > 64
+    for option in options:
+        with pytest.raises(SystemExit):
+            main(["serve", f"{option[:4]}{option[3:]}"])
+        assert f"did you mean {option!r}?" in capsys.readouterr().err
+
+
 def test_a_shell_completes_the_options_of_a_command(tmp_path: Path) -> None:
     script = subprocess.run(command("completion", "bash"), capture_output=True, text=True, timeout=60, check=True)
     (tmp_path / "completion.sh").write_text(script.stdout)

@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         known = set(self._options())
         for word in self._own_words():
             option = word.partition("=")[0]
-            suggested = "" if _is_known(option, known) else meant(option, known)
+            suggested = "" if _is_known(option, known) else meant(option, known, len(known))
             if suggested:
                 yield f"there is no option {option}: {suggested.rstrip()}"
 

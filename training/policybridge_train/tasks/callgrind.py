@@ -48,7 +48,8 @@ class Counted:
     Attributes:
         total: of the whole run.
         own: by function of the program, that of the function itself.
-        inclusive: that of all that it calls, too. A call of a function to itself is counted once.
+        inclusive: that of all that it calls, too, but for taken branches there. A call of a function to itself is
+            counted once.
         outside: by function of the program, that of its calls into other objects, such as the C library.
         calls: by caller and callee, both of the program: how often one calls the other.
         events: of the whole run, how often each of callgrind's events took place, such as ``Ir`` and ``Bcm``; and
