@@ -149,7 +149,7 @@ def test_a_program_that_mostly_runs_a_shared_library_is_told_to_link_it_statical
     assert _tune("--run", "./bench input 20") == 0
     said = capfd.readouterr().out
     assert "0 % of the cycles are in functions that can be tuned" in said
-    assert "have to be linked statically" in said
+    assert "link those of the build statically" in said
 
 
 @pytest.mark.parametrize(

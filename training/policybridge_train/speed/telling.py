@@ -74,8 +74,8 @@ class Speed(msgspec.Struct, frozen=True):
         )
         if self.own < _MOSTLY:
             yield (
-                f"{100 * self.own:.0f} % of the cycles are in functions that can be tuned; the others are in "
-                "libraries: those of the build have to be linked statically"
+                f"{100 * self.own:.0f} % of the cycles are in functions that can be tuned; the others are in shared "
+                "libraries (link those of the build statically), or in objects that link steps changed (ld -r, objcopy)"
             )
         yield from (f"not kept: {why}" for why in self.failures)
         cycles, text, time = self.cycles, self.text, self.time
