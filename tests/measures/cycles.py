@@ -174,7 +174,7 @@ class Bench:
         file.write_bytes(msgspec.json.encode(kept))
 
     def _read(self, file: Path) -> Measured | None:
-        """Give the measurements with the same settings; ``None``: there are none."""
+        """Read the measurements of an earlier run with the same settings; ``None`` if it left none."""
         if not file.exists():
             return None
         found = msgspec.json.decode(file.read_bytes(), type=Kept)

@@ -31,7 +31,6 @@ from policybridge_train.corpus.link_time import AtLinkTime, Preparing, link_time
 from policybridge_train.corpus.selecting import selected
 from policybridge_train.farms.contract import Farm
 from policybridge_train.farms.options import add_farm
-from policybridge_train.speed.running import check_run
 from policybridge_train.speed.tuning import SpeedTuning, add_speed, asked_of, check_speed
 from policybridge_train.tuning.autotuner import Autotuner
 from policybridge_train.tuning.building import tell_untuned
@@ -147,8 +146,6 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.lto and arguments.linked:
         raise InvalidError("--lto tunes programs already: leave out --linked")
     check_speed(arguments)
-    if arguments.run is not None:
-        check_run(arguments.run)
     if arguments.compiler:
         tool_of(arguments, compiler_of(arguments))
     with suppress(NotFoundError):

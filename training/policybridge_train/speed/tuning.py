@@ -20,7 +20,7 @@ from policybridge_train.speed.confirming import LEAST_PAIRS, Times
 from policybridge_train.speed.keeping import Kept
 from policybridge_train.speed.making import Making
 from policybridge_train.speed.relinking import Relinking
-from policybridge_train.speed.running import RunCommand, Runner
+from policybridge_train.speed.running import RunCommand, Runner, check_run
 from policybridge_train.speed.search import Asked, SpeedSearch
 from policybridge_train.speed.telling import Pair, Speed, Spent
 from policybridge_train.speed.timing import compare_programs
@@ -46,7 +46,7 @@ def check_speed(arguments: argparse.Namespace) -> None:
     """Refuse options that do not go together.
 
     Raises:
-        InvalidError: some do not.
+        InvalidError: some do not, or ``--run`` is no command that can be read.
 
     """
     if arguments.objective == "text":
@@ -59,6 +59,7 @@ def check_speed(arguments: argparse.Namespace) -> None:
     beside |= {"--from": arguments.policy, "--ray": arguments.ray, "--farm": arguments.farm}
     if odd := next((name for name, value in beside.items() if value), None):
         raise InvalidError(f"--objective cycles builds and runs a program on this machine: leave out {odd}")
+    check_run(arguments.run)
 
 
 @dataclass(frozen=True)
