@@ -116,16 +116,20 @@ def test_a_cmake_folder_is_configured_again_with_the_launcher_and_keeps_its_opti
 
 
 def test_a_cmake_folder_of_another_compiler_stays_and_a_new_one_has_its_level_and_variables() -> None:
-    Path("CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.20)\nproject(p C)\nadd_library(p a.c)\n")
+    declared = 'option(MORE "more" OFF)\noption(RARE "rare" OFF)\nmark_as_advanced(RARE)\n'
+    Path("CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.20)\nproject(p C)\n{declared}add_library(p a.c)\n"
+    )
     Path("a.c").write_text("int f(void) { return 0; }\n")
     given = ["-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_C_FLAGS=-DA -DB", "-DCMAKE_UNITY_BUILD=ON", "-DUSE=a b"]
+    given += ["-DMORE=ON"]
     # Of a language that the project has not; CMake declares no type of these either.
     compiler = ["-DCMAKE_CXX_COMPILER=g++", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]
     subprocess.run([need("cmake"), "-S", ".", "-B", "build", *given, *compiler], check=True, capture_output=True)
     configure, _ = applied(["cmake", "--build", "build"], compilers(["gcc", "-Os", "-c", "a.c"]))
     assert configure.startswith(
         "cmake -S . -B tuned -DCMAKE_BUILD_TYPE=MinSizeRel '-DCMAKE_C_FLAGS=-DA -DB' "
-        "-DCMAKE_UNITY_BUILD=ON '-DUSE=a b' -DCMAKE_C_"
+        "-DCMAKE_UNITY_BUILD=ON -DMORE=ON '-DUSE=a b' -DCMAKE_C_"
     )
     assert not re.search(r"g\+\+|ccache", configure)
 

@@ -12,12 +12,17 @@ import msgspec
 
 CMAKE_CACHE: Final = "CMakeCache.txt"
 _CMAKE_SETTINGS: Final = re.compile(
-    r"^(?:(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE|BUILD_SHARED_LIBS):[A-Z]+"
-    r"|((?!CMAKE_\w+_COMPILER)[^:\n]+):UNINITIALIZED)=(.+)$",
+    r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE"
+    r"|(?!CMAKE_)[^:\n]+(?=:BOOL|:STRING)|(?!CMAKE_\w+_COMPILER)[^:\n]+(?=:UNINITIALIZED)):[A-Z]+=(.+)$",
     re.MULTILINE,
 )
-"""What changes the modules. Variables of which the project declares no type were given (``-DCMAKE_UNITY_BUILD=ON``)."""
+"""What changes the modules.
 
+Variables of which nobody declares a type were given (``-DCMAKE_UNITY_BUILD=ON``). Those that the project declares may
+have been given: the cache does not tell. Advanced ones hardly are.
+"""
+
+_CMAKE_ADVANCED: Final = re.compile(r"^((?!CMAKE_).+)-ADVANCED:INTERNAL=1$", re.MULTILINE)
 _CMAKE_HOME: Final = re.compile(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", re.MULTILINE)
 _MESON_OPTIONS: Final = "meson-private/cmd_line.txt"
 _MESON_INFO: Final = "meson-info/meson-info.json"
@@ -82,8 +87,9 @@ class BuildFolder:
     def settings(self) -> Sequence[str]:
         """The options for a folder of CMake's or Meson's with the same level and flags."""
         if self.system == "cmake":
-            found = _CMAKE_SETTINGS.findall(self._read(CMAKE_CACHE))
-            return [f"-D{name or given}={value}" for name, given, value in found]
+            cache = self._read(CMAKE_CACHE)
+            advanced = set(_CMAKE_ADVANCED.findall(cache))
+            return [f"-D{name}={value}" for name, value in _CMAKE_SETTINGS.findall(cache) if name not in advanced]
         return [f"-D{name}={value}" for name, value in self._meson_options().items()]
 
     def _meson_options(self) -> dict[str, str]:
