@@ -3,10 +3,10 @@
 Each program of cycles.toml is built at -O2 by clang-22 and tuned on its first input, as by ``policybridge autotune
 --objective cycles``. On its third input, which the search has not seen, the tuned program is counted and timed beside
 LLVM's own; the second is for choosing between settings. A program that is confirmed slower on the first is not stored
-by the command, so that on the others it is LLVM's own. With ``--choices``, programs with one choice of passes for all
-functions are counted and timed, too. The end says how often the estimate and the time have one sign, where the time
-differs by more than 1 % and its interval has no 1. With ``--profile``, both are built at -O3 with a profile of the
-first input.
+by the command, so that on the others it is LLVM's own. With ``--levels``, the programs of LLVM's other levels are
+counted and timed beside that of -O2, on all inputs. The end says how often the estimate and the time have one sign,
+where the time differs by more than 1 % and its interval has no 1. With ``--profile``, both are built at -O3 with a
+profile of the first input.
 
 It needs Debian's packages clang-22, valgrind and dpkg-dev, and the build dependencies. Downloads are kept, and what was
 measured with the same settings, in measured.json of the package's folder.
@@ -43,18 +43,14 @@ from policybridge_train.speed.running import RunCommand, Runner
 from policybridge_train.speed.search import Asked, SpeedSearch
 from policybridge_train.speed.timing import compare_programs
 from policybridge_train.tuning.building import built, converted
-from policybridge_train.tuning.flips import MODULE, Decided
+from policybridge_train.tuning.flips import Decided
 from tests.measures.cycles_inputs import make
 
 TABLE: Final = Path(__file__).with_suffix(".toml")
 INPUTS: Final = ("tune", "choose", "held")
 """What an input is for; its place is the number from which it is made."""
 
-CHOICES: Final = (
-    "skip early-machinelicm", "skip machine-cse", "skip block-placement", "set ext-tsp", "skip LICMPass",
-    "skip LoopUnrollPass", "skip LoopVectorizePass", "skip codegenprepare", "skip loop-reduce", "skip machine-sink",
-    "skip x86-cmov-conversion", "skip SimplifyCFGPass", "skip peephole-opt",
-)  # fmt: skip
+LEVELS: Final = ("-O1", "-Os", "-Oz", "-O3")
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,7 +90,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A package: of its tuned program the ratio of text, on each input the rest; and programs with one choice each.
+    """A package: of its tuned program the ratio of text, on each input the rest; and by level and input the others.
 
     A program is not stored if it is confirmed slower on the input of the search; the other inputs are LLVM's own then.
     """
@@ -103,8 +99,8 @@ class Measured(msgspec.Struct, frozen=True):
     text: float
     compiles: int
     tuned: dict[str, Compared]
-    choices: dict[str, Compared]
     stored: bool = True
+    levels: dict[str, dict[str, Compared]] = {}
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -149,7 +145,7 @@ class Bench:
     def _build(self) -> Path:
         return self.folder / "build"
 
-    def kept(self, choices: Sequence[str]) -> Measured:
+    def kept(self, levels: Sequence[str]) -> Measured:
         """Give what an earlier run measured with the same settings, and measure the rest.
 
         Raises:
@@ -158,16 +154,15 @@ class Bench:
         """
         file = self.folder / "measured.json"
         measured = self._read(file)
-        lacking = [choice for choice in choices if measured is None or choice not in measured.choices]
-        if measured is None or lacking:
-            with self._making() as (modules, making):
-                if measured is None:
-                    measured = self._tuned(modules, making)
-                    self._write(file, measured)
-                chosen = self._chosen(modules, making, lacking)
-            measured = msgspec.structs.replace(measured, choices={**measured.choices, **chosen})
+        if measured is None:
+            flags = f"-O3 -fprofile-use={self._profile()}" if self.profiled else "-O2"
+            with self._making(flags) as (modules, making):
+                measured = self._tuned(modules, making)
             self._write(file, measured)
-        return msgspec.structs.replace(measured, choices={each: measured.choices[each] for each in choices})
+        if lacking := [level for level in levels if level not in measured.levels]:
+            measured = msgspec.structs.replace(measured, levels={**measured.levels, **self._leveled(lacking)})
+            self._write(file, measured)
+        return msgspec.structs.replace(measured, levels={level: measured.levels[level] for level in levels})
 
     def _write(self, file: Path, measured: Measured) -> None:
         kept = Kept(self.budget, self.pairs, measured, self.entry, self.profiled)
@@ -204,9 +199,9 @@ class Bench:
         return profile
 
     @contextmanager
-    def _making(self) -> Iterator[tuple[Sequence[Module], Making]]:
+    def _making(self, flags: str) -> Iterator[tuple[Sequence[Module], Making]]:
         """Build; give the program's modules, and what makes and runs programs of them on the first input."""
-        self._prepare(f"-O3 -fprofile-use={self._profile()}" if self.profiled else "-O2")
+        self._prepare(flags)
         with chdir(self._build):
             tool = CompileTool(Compiler.find("clang-22"), Limits(), plugins=self.plugins)
             farm = LocalFarm()
@@ -233,22 +228,21 @@ class Bench:
         tuned = self._compared(making, 0, before.objects, {first: best.objects})
         if (time := tuned[first].time).is_slower:
             own = Compared(1.0, Times(1.0, 1.0, 1.0, time.pairs, time.seconds))
-            return Measured(part, 1.0, search.spent, tuned | dict.fromkeys(others, own), {}, stored=False)
+            return Measured(part, 1.0, search.spent, tuned | dict.fromkeys(others, own), stored=False)
         for number, purpose in enumerate(others, 1):
             tuned |= self._compared(making, number, before.objects, {purpose: best.objects})
-        return Measured(part, best.text / before.text, search.spent, tuned, {})
+        return Measured(part, best.text / before.text, search.spent, tuned)
 
-    def _chosen(self, modules: Sequence[Module], making: Making, choices: Sequence[str]) -> dict[str, Compared]:
-        """Compare programs with one choice of passes for all functions with that without, on the last input."""
-
-        def objects(decided: Decided) -> dict[str, Path]:
-            made = making.compiled([(module, decided) for module in modules])
-            return {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
-
-        if not choices:
-            return {}
-        programs = {choice: objects(Decided(passes={MODULE: [choice]})) for choice in choices}
-        return self._compared(making, len(INPUTS) - 1, objects(Decided()), programs)
+    def _leveled(self, levels: Sequence[str]) -> dict[str, dict[str, Compared]]:
+        """Compare the programs of levels with that of -O2, on each input."""
+        versions = dict[str, Mapping[str, Path]]()
+        for level in levels:
+            with self._making(level) as (modules, making):
+                versions[level] = _objects(modules, making)
+        with self._making("-O2") as (modules, making):
+            before = _objects(modules, making)
+            found = [self._compared(making, number, before, versions) for number in range(len(INPUTS))]
+        return {level: {name: each[level] for name, each in zip(INPUTS, found, strict=True)} for level in levels}
 
     def _command(self, number: int) -> RunCommand:
         return RunCommand.parse(self.entry.run.replace("INPUT", f"input-{number}"), self._build)
@@ -275,6 +269,12 @@ class Bench:
             subprocess.run(["bash", "-ec", command], stdout=out, stderr=out, check=True)
 
 
+def _objects(modules: Sequence[Module], making: Making) -> dict[str, Path]:
+    """Compile modules by LLVM's own decisions; give their objects by name."""
+    made = making.compiled([(module, Decided()) for module in modules])
+    return {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
+
+
 def _environment(flags: str, linking: str) -> dict[str, str]:
     """Give the variables of a build; ``linking`` are flags of its links, too."""
     compilers = {"CC": f"clang-22{linking}", "CXX": f"clang++-22{linking}"}
@@ -298,7 +298,7 @@ class Signs(msgspec.Struct, frozen=True):
 
     Attributes:
         agreeing: programs whose estimate has the sign of the time.
-        pairs: the programs whose time differs by more than 1 % for sure.
+        pairs: programs and inputs whose time differs by more than 1 % for sure.
 
     """
 
@@ -308,7 +308,8 @@ class Signs(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, found: Iterable[Measured]) -> "Signs":
         """Count them."""
-        compared = [one for each in found for one in (*each.tuned.values(), *each.choices.values()) if one.counts]
+        groups = [group for each in found for group in (each.tuned, *each.levels.values())]
+        compared = [one for group in groups for one in group.values() if one.counts]
         return cls(sum(one.agrees for one in compared), len(compared))
 
 
@@ -326,8 +327,9 @@ def told(found: Mapping[str, Measured]) -> Iterator[str]:
             yield f"{name} ({each.part}) {purpose}: {_shown(one)}, text × {each.text:.4f}"
         if not each.stored:
             yield f"{name}: not stored: it is confirmed to be slower on the input of the search"
-        for choice, one in each.choices.items():
-            yield f"{name} {choice}: {_shown(one)}"
+        for level, inputs in each.levels.items():
+            for purpose, one in inputs.items():
+                yield f"{name} {level} {purpose}: {_shown(one)}"
     held = [each.tuned["held"] for each in found.values()]
     if held:
         means = [math.exp(sum(map(math.log, values)) / len(held)) for values in _columns(held)]
@@ -354,8 +356,9 @@ def main() -> int:
     parser.add_argument("--plugins", type=Path, required=True)
     parser.add_argument("--budget", type=int, default=64)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--choices", action="store_true")
-    parser.add_argument("--profile", action="store_true")
+    more = parser.add_mutually_exclusive_group()
+    more.add_argument("--levels", action="store_true")
+    more.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     table, work = read_table(), arguments.work.resolve()
     found, failed = dict[str, Measured](), False
@@ -364,7 +367,7 @@ def main() -> int:
         plugins = arguments.plugins.resolve()
         bench = Bench(name, table[name], folder, plugins, arguments.budget, arguments.pairs, arguments.profile)
         try:
-            found[name] = bench.kept(CHOICES if arguments.choices else ())
+            found[name] = bench.kept(LEVELS if arguments.levels else ())
         except (PolicyBridgeError, subprocess.CalledProcessError) as error:
             sys.stderr.write(f"{name}: {error}\n")
             failed = True

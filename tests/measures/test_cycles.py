@@ -63,21 +63,19 @@ def _compared(cycles: float, factor: float, wide: float = 0.001) -> Compared:
 
 
 def test_signs_are_counted_where_the_time_differs_for_sure() -> None:
-    choices = {
-        "agrees": _compared(0.9, 0.95),
-        "disagrees": _compared(0.9, 1.05),
-        "by too little": _compared(0.9, 1.005),
-        "not for sure": _compared(0.9, 1.05, 0.06),
+    levels = {
+        "-O1": {"tune": _compared(0.9, 0.95), "held": _compared(0.9, 1.05)},
+        "-Os": {"tune": _compared(0.9, 1.005), "held": _compared(0.9, 1.05, 0.06)},
     }
     tuned = {"held": _compared(0.97, 0.98)}
-    lines = list(told({"p": Measured("held-out", 1.0, 8, tuned, choices)}))
+    lines = list(told({"p": Measured("held-out", 1.0, 8, tuned, levels=levels)}))
     assert "signs: 2 of 3 estimates agree with the time, where it differs by 1 %" in lines
     assert any("cycles × 0.9700, processor time × 0.9800" in line for line in lines)
 
 
 def test_a_program_that_is_confirmed_slower_on_the_input_of_its_search_is_told_and_stays_llvm_s() -> None:
     own = _compared(1.0, 1.0)
-    measured = Measured("held-out", 1.0, 8, {"tune": _compared(0.97, 1.02), "held": own}, {}, stored=False)
+    measured = Measured("held-out", 1.0, 8, {"tune": _compared(0.97, 1.02), "held": own}, stored=False)
     lines = list(told({"p": measured}))
     assert "p: not stored: it is confirmed to be slower on the input of the search" in lines
     assert any("geometric mean of 1: cycles × 1.0000, processor time × 1.0000" in line for line in lines)
@@ -85,13 +83,14 @@ def test_a_program_that_is_confirmed_slower_on_the_input_of_its_search_is_told_a
 
 def test_what_was_measured_is_kept_for_the_same_settings_alone(tmp_path: Path) -> None:
     bench = Bench("p", read_table()["bzip2"], tmp_path, tmp_path, 16, 20)
-    measured = Measured("held-out", 1.0, 8, {"held": _compared(0.97, 0.98)}, {"skip licm": _compared(0.9, 0.9)})
+    levels = {"-O1": {"held": _compared(0.9, 0.9)}}
+    measured = Measured("held-out", 1.0, 8, {"held": _compared(0.97, 0.98)}, levels=levels)
     (tmp_path / "measured.json").write_bytes(msgspec.json.encode(Kept(16, 20, measured, bench.entry)))
-    assert bench.kept(("skip licm",)) == measured
-    assert bench.kept(()) == msgspec.structs.replace(measured, choices={})
+    assert bench.kept(("-O1",)) == measured
+    assert bench.kept(()) == msgspec.structs.replace(measured, levels={})
     # There is no source to measure.
     larger = replace(bench, entry=msgspec.structs.replace(bench.entry, size=9))
     others = (replace(bench, budget=64), replace(bench, pairs=5), larger, replace(bench, profiled=True))
-    for other, choices in (*((one, ()) for one in others), (bench, ("skip sink",))):
+    for other, wanted in (*((one, ()) for one in others), (bench, ("-Os",))):
         with pytest.raises(FileNotFoundError):
-            other.kept(choices)
+            other.kept(wanted)
