@@ -1,10 +1,14 @@
-"""Whether installed distributions add parts: told from their files, without importlib.metadata, which takes longer."""
+"""What is installed: told from files, without importlib.metadata, which takes longer."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Final
+
+_VERSION: Final = re.compile(rb"^Version: (\S+)", re.MULTILINE)
 
 
 def may_extend(group: str) -> bool:
@@ -13,18 +17,29 @@ def may_extend(group: str) -> bool:
     return others or any(_may_hold(Path(place), group.encode()) for place in sys.path)
 
 
+def find_version(distribution: str) -> str | None:
+    """Give the version of a wheel that is installed in a folder; of others, importlib.metadata tells."""
+    begin = f"{distribution.replace('-', '_')}-"
+    for place in map(Path, sys.path):
+        for entry in _described(place):
+            if entry.name.startswith(begin) and (found := _VERSION.search(_read(entry / "METADATA"))):
+                return found[1].decode()
+    return None
+
+
 def _may_hold(place: Path, group: bytes) -> bool:
     # Only importlib.metadata reads archives.
-    return place.is_file() or any(group in text for text in _entry_points(place))
+    return place.is_file() or any(group in _read(each / "entry_points.txt") for each in _described(place))
 
 
-def _entry_points(folder: Path) -> Iterator[bytes]:
-    """Give the text of each file of entry points in a folder of sys.path."""
-    try:
-        entries = [each for each in folder.iterdir() if each.name.lower().endswith(("dist-info", "egg-info"))]
-    except OSError:
-        return
-    for entry in entries:
-        # Most distributions have no entry points.
-        with suppress(OSError):
-            yield (entry / "entry_points.txt").read_bytes()
+def _described(folder: Path) -> Iterator[Path]:
+    """Give what describes the distributions in a folder of sys.path."""
+    with suppress(OSError):
+        yield from (each for each in folder.iterdir() if each.name.lower().endswith(("dist-info", "egg-info")))
+
+
+def _read(file: Path) -> bytes:
+    # Most distributions have no entry points.
+    with suppress(OSError):
+        return file.read_bytes()
+    return b""

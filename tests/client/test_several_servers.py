@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policybridge_client.addresses import split_addresses
-from policybridge_client.connection import CONNECTIONS, connect
+from policybridge_client.connection import connect
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, UnavailableError
 from policybridge_serdes import Outcome, PolicyReference, SessionOptions
 from tests.conftest import RunningServer, running_server
@@ -97,7 +97,7 @@ def test_a_server_that_does_not_answer_is_asked_after_the_others(
 
 def test_a_comma_parts_addresses_only_before_the_name_of_a_kind() -> None:
     def split(text: str) -> list[str]:
-        return split_addresses(text, CONNECTIONS)
+        return split_addresses(text)
 
     assert split("socket:/a,b/c, grpc:h:1,serdes=json,grpcs:h:2") == [
         "socket:/a,b/c",

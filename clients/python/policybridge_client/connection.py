@@ -1,35 +1,17 @@
-"""Connecting to the policy server: the table of the connections, and the choice among several servers."""
+"""Connecting to the policy server, or to one of several."""
 
 import os
 import re
 from collections.abc import Callable
 from typing import Final, cast
 
-from policybridge_client.addresses import split_addresses
+from policybridge_client.addresses import CONNECTIONS, SERVER, scheme_of, split_addresses
 from policybridge_client.contract import Connection
 from policybridge_client.credentials import Credentials
 from policybridge_client.several import SeveralServers
 from policybridge_core.errors import InvalidError
-from policybridge_core.plugins import Table
-
-CONNECTIONS = Table(
-    kind="connection",
-    group="policybridge.connections",
-    own={
-        "grpc": "policybridge_client.grpc:GrpcConnection",
-        "grpcs": "policybridge_client.grpc:SecureGrpcConnection",
-        "socket": "policybridge_client.socket:SocketConnection",
-        "inprocess": "policybridge_server.embedded:EmbeddedConnection [server]",
-        "mlbridge-pipe": "policybridge_client.pipe:PipeConnection",
-    },
-)
-
 
 _WITH_CREDENTIALS: Final = ("grpc", "grpcs")
-
-
-SERVER: Final = "POLICYBRIDGE_SERVER"
-"""The environment variable with the address of the server."""
 
 
 def connect(address: str | None = None, *, timeout: float = 10.0, credentials: Credentials | None = None) -> Connection:
@@ -53,7 +35,7 @@ def connect(address: str | None = None, *, timeout: float = 10.0, credentials: C
     address = address or os.environ.get(SERVER)
     if not address:
         raise InvalidError(f"no server is named: give an address, or set {SERVER}")
-    several = split_addresses(address, CONNECTIONS)
+    several = split_addresses(address)
     if len(several) == 1:
         return _connect_one(several[0], timeout, credentials)
     if credentials is not None and not any(_is_with_credentials(each) for each in several):
@@ -65,14 +47,6 @@ def connect(address: str | None = None, *, timeout: float = 10.0, credentials: C
 
 def _is_with_credentials(address: str) -> bool:
     return address.partition(":")[0] in _WITH_CREDENTIALS
-
-
-def scheme_of(address: str) -> tuple[str, str]:
-    """Give the name of an address's connection, and its target."""
-    scheme, _, target = address.partition(":")
-    if scheme in CONNECTIONS:
-        return scheme, target
-    return ("socket" if "/" in address and not address.startswith("unix:") else "grpc"), address
 
 
 def _connect_one(address: str, timeout: float, credentials: Credentials | None) -> Connection:

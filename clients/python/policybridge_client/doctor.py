@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from policybridge_client.addresses import split_addresses
-from policybridge_client.connection import CONNECTIONS, SERVER, connect
+from policybridge_client.addresses import SERVER, split_addresses
+from policybridge_client.connection import connect
 from policybridge_client.decisions.finding import find_store
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.launcher import find_launcher
@@ -107,7 +107,7 @@ def diagnose(plugins: Path | None, servers: str | None) -> Diagnosis:
         "" if store is None else str(store.path) + (f" (not taken: {store.refused})" if store.refused else ""),
         [str(folder) for folder in plugin_folders(plugins)],
         [_compiler(name, plugins) for name in _on_path()],
-        [_server(address) for address in split_addresses(servers, CONNECTIONS)] if servers else [],
+        [_server(address) for address in split_addresses(servers)] if servers else [],
     )
 
 

@@ -8,8 +8,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from policybridge_client.addresses import split_addresses
-from policybridge_client.connection import CONNECTIONS, scheme_of
+from policybridge_client.addresses import scheme_of, split_addresses
 from policybridge_client.contract import ClientSession, FormReference, FormSession
 from policybridge_client.form_cache import FormCache
 from policybridge_client.record import Record
@@ -51,7 +50,7 @@ def takes_forms(evaluate: Evaluate, address: str, advice: TensorSpec) -> bool:
     """
     if evaluate != "auto":
         return evaluate == "here"
-    schemes = {scheme_of(each)[0] for each in split_addresses(address, CONNECTIONS)}
+    schemes = {scheme_of(each)[0] for each in split_addresses(address)}
     return schemes <= {"grpc", "grpcs"} and advice.type not in {ElementType.FLOAT, ElementType.DOUBLE}
 
 

@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from policybridge_client.addresses import split_addresses
-from policybridge_client.connection import CONNECTIONS, SERVER
+from policybridge_client.addresses import SERVER, split_addresses
 from policybridge_client.credentials import Credentials
 from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.policies import PolicyDetails, PolicySummary, RepositoryClient
@@ -138,7 +137,7 @@ def _over_grpc(server: str | None) -> str:
     """Choose the first gRPC address of a list of servers."""
     if not server:
         raise InvalidError(f"no server is named: give --server ADDR, or set {SERVER}")
-    several = split_addresses(server, CONNECTIONS)
+    several = split_addresses(server)
     return next((address for address in several if address.startswith(("grpc:", "grpcs:"))), several[0])
 
 

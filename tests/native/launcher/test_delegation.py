@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,6 +59,24 @@ def test_the_launcher_that_a_variable_names_comes_before_the_one_on_path(
 ) -> None:
     assert said_by(asking(server.socket), POLICYBRIDGE_LAUNCHER=launcher) == "policybridge-run"
     assert said_by(asking(server.socket), PATH=on_path, **_PYTHON) == "policybridge run"
+
+
+def test_a_compile_that_the_launcher_takes_waits_for_no_slow_import(launcher: str) -> None:
+    python = [sys.executable, "-X", "importtime", "-m", "policybridge_client.cli", "run", "--no-decisions", "--"]
+    words = [need("clang-22"), "-Oz", "-c", "module.c", "-o", "made.o"]
+    told = [
+        subprocess.run(
+            [*python, *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "POLICYBRIDGE_LAUNCHER": named},
+        ).stderr
+        for named in (launcher, "")
+    ]
+    slow = [{name for name in ("numpy", "importlib.metadata") if f" {name}\n" in each} for each in told]
+    assert slow[0] == set()
+    assert "numpy" in slow[1]
 
 
 def test_without_a_launcher_python_hosts_the_compilation(server: RunningServer) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession
-from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
+from policybridge_client.llvm.bounds import GROWTH_LIMIT
+from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.record import LABEL
 from policybridge_client.llvm.replay import replay

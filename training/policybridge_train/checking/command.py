@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
-from policybridge_client.connection import SERVER
+from policybridge_client.addresses import SERVER
 from policybridge_client.llvm.compilers import CompilerCommand
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_client.llvm.plugins import find_plugin

@@ -12,7 +12,8 @@ from typing import ClassVar, Final, Self
 from msgspec.structs import replace
 
 from policybridge_client.contract import Connection
-from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
+from policybridge_client.llvm.bounds import GROWTH_LIMIT
+from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.process import KEPT_OUTPUT
 from policybridge_client.llvm.statistics import Report

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from policybridge_client.llvm.config import GROWTH_LIMIT
+from policybridge_client.llvm.bounds import GROWTH_LIMIT
 from policybridge_core.errors import InvalidError, PolicyBridgeError
 from policybridge_train.embedding.c_files import prefix_of, write_header, write_source
 from policybridge_train.embedding.hosts import LLVM, MLIR, Host

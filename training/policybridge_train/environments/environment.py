@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import EzPickle
 
-from policybridge_client.llvm.config import GROWTH_LIMIT
+from policybridge_client.llvm.bounds import GROWTH_LIMIT
 from policybridge_client.llvm.growth import Growth
 from policybridge_core.errors import InvalidError, NotFoundError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler, newest_compiler

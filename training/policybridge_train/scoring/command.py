@@ -14,9 +14,10 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from policybridge_client.llvm.config import GROWTH_LIMIT
+from policybridge_client.llvm.bounds import GROWTH_LIMIT
 from policybridge_client.llvm.signals import Interrupted, TakenSignals
-from policybridge_client.llvm.tasks import INLINE, TASKS
+from policybridge_client.llvm.task_table import TASKS
+from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler, CompileTool, newest_compiler
 from policybridge_train.compiling.limits import Limits

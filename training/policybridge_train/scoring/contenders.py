@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from policybridge_client.decisions import read_store
-from policybridge_client.llvm.config import GROWTH_LIMIT
+from policybridge_client.llvm.bounds import GROWTH_LIMIT
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_core.errors import InvalidError, NotFoundError
 from policybridge_train.compiling.compilation import Plain

@@ -4,9 +4,11 @@ Works with LLVM 17 and later: opt, llc, clang and ``zig cc``, whose interactive 
 (llvm/lib/Analysis/InteractiveModelRunner.cpp) uses a pair of named pipes.
 """
 
-from policybridge_client.llvm.config import HostConfig
-from policybridge_client.llvm.host import run_compiler
-from policybridge_client.llvm.statistics import Report
-from policybridge_client.llvm.surroundings import Surroundings
+from typing import TYPE_CHECKING
 
-__all__ = ["HostConfig", "Report", "Surroundings", "run_compiler"]
+from policybridge_core.lazy import public_names
+
+if TYPE_CHECKING:
+    from policybridge_client.llvm.api import *  # noqa: F403
+
+__getattr__, __dir__ = public_names(__name__)

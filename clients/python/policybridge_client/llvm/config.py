@@ -2,19 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from policybridge_client.credentials import Credentials
+from policybridge_client.llvm.bounds import GROWTH_LIMIT, RETRY_AFTER
 from policybridge_client.llvm.tasks import INLINE
 from policybridge_client.local import Evaluate
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import Exploration, PolicyReference
-
-GROWTH_LIMIT: Final = 4.0
-"""Default factor of a module's size that a policy may add to it."""
-
-RETRY_AFTER: Final = 60.0
-"""Default seconds for which a server's time-out is remembered."""
 
 
 @dataclass(frozen=True)

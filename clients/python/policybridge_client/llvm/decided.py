@@ -16,8 +16,9 @@ from policybridge_client.decisions.keys import FeaturesKeys
 from policybridge_client.decisions.store import Heading, Section, Store
 from policybridge_client.decisions.text import By
 from policybridge_client.llvm.asked import check_asks
+from policybridge_client.llvm.bounds import GROWTH_LIMIT
 from policybridge_client.llvm.compilers import CompilerCommand, Kind, compiles, source_of
-from policybridge_client.llvm.config import GROWTH_LIMIT, HostConfig
+from policybridge_client.llvm.config import HostConfig
 from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.inliner import defaults_of
 from policybridge_client.llvm.process import run_plain

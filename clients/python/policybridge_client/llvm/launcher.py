@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from policybridge_client.addresses import split_addresses
-from policybridge_client.connection import CONNECTIONS, scheme_of
+from policybridge_client.addresses import scheme_of, split_addresses
 from policybridge_client.llvm.compilers import CompilerCommand, Kind
 from policybridge_core.errors import PreconditionError
 from policybridge_core.lacking import lacking
@@ -86,7 +85,7 @@ def _reaches(launcher: str, server: str | None) -> bool:
     if version() not in (first.rpartition(" ")[2], "unknown"):
         return False
     speaks = second.removeprefix("addresses: ").split()
-    addresses = [] if server is None else split_addresses(server, CONNECTIONS)
+    addresses = [] if server is None else split_addresses(server)
     return all(scheme_of(address)[0] in speaks and ",serdes=" not in address for address in addresses)
 
 

@@ -1,19 +1,17 @@
-"""The arguments of ``policybridge run``, which of them exclude each other, and the host's configuration by them."""
+"""The arguments of ``policybridge run``, and which of them exclude each other."""
 
 import argparse
 import os
 from pathlib import Path
 from typing import Final
 
-from policybridge_client.connection import SERVER
-from policybridge_client.credentials import Credentials
+from policybridge_client.addresses import SERVER
 from policybridge_client.credentials import add_arguments as add_credentials
 from policybridge_client.decisions.finding import NAME, OFF
+from policybridge_client.llvm.bounds import GROWTH_LIMIT, RETRY_AFTER
 from policybridge_client.llvm.compiler_cache import compiler_cache
-from policybridge_client.llvm.config import GROWTH_LIMIT, RETRY_AFTER, HostConfig
-from policybridge_client.llvm.tasks import INLINE, TASKS
+from policybridge_client.llvm.task_table import DEFAULT, TASKS
 from policybridge_core.errors import InvalidError
-from policybridge_serdes import Exploration, PolicyReference
 
 _DESCRIPTION: Final = """
 Runs an unmodified compiler with the decisions of a policy.
@@ -71,10 +69,10 @@ def _add_deciders(parser: argparse.ArgumentParser) -> None:
     add_credentials(parser)
     add(
         "--task",
-        default="inline",
+        default=DEFAULT,
         choices=TASKS,
         metavar="TASK",
-        help="the task: %(choices)s (default: inline)",
+        help="the task: %(choices)s (default: %(default)s)",
     )
 
 
@@ -163,41 +161,17 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise InvalidError("with --decisions no server is asked: give either --decisions, or --policy and --server")
     elif arguments.explore is not None:
         raise InvalidError("--explore needs a policy; a store of decisions has nothing to explore")
-    elif arguments.task != INLINE.name:
-        raise InvalidError(f"a store has decisions of the task {INLINE.name!r} alone, not of {arguments.task!r}")
+    elif arguments.task != DEFAULT:
+        raise InvalidError(f"a store has decisions of the task {DEFAULT!r} alone, not of {arguments.task!r}")
 
 
 def _check_without(arguments: argparse.Namespace) -> None:
     given = {"--server": arguments.server, "--explore": arguments.explore}
-    if arguments.task != INLINE.name:
+    if arguments.task != DEFAULT:
         given["--task"] = arguments.task
     for option, value in given.items():
         if value is not None:
             raise InvalidError(f"{option} needs --policy NAME")
-
-
-def config_of(arguments: argparse.Namespace) -> HostConfig:
-    """Give the configuration for a policy.
-
-    Raises:
-        InvalidError: the name is that of no policy, or an argument of the configuration is wrong.
-
-    """
-    return HostConfig(
-        PolicyReference.parse(arguments.policy),
-        arguments.server,
-        task=arguments.task,
-        fallback=arguments.fallback,
-        timeout=arguments.timeout,
-        options=dict(arguments.option),
-        labels=dict(arguments.label),
-        exploration=None if arguments.explore is None else Exploration.parse(arguments.explore),
-        credentials=Credentials.from_arguments(arguments),
-        growth_limit=arguments.growth_limit,
-        retry_after=arguments.retry_after,
-        evaluate=arguments.evaluate,
-        spool=not arguments.no_spool,
-    )
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -7,8 +7,8 @@ from typing import Final, cast
 import numpy as np
 
 from policybridge_client.llvm.compilers import Kind
+from policybridge_client.llvm.task_table import INLINING, TASKS
 from policybridge_core.errors import InvalidError, PolicyFailedError, PreconditionError
-from policybridge_core.plugins import Table
 from policybridge_serdes import Signature, TensorSpec, Values
 
 
@@ -64,7 +64,7 @@ def any_priority(_: Values, advice: Values) -> bytes:
 
 INLINE: Final = Task(
     "inline",
-    frozenset({Kind.CLANG, Kind.CC1, Kind.ZIG, Kind.OPT}),
+    INLINING,
     ("-enable-ml-inliner=release", "-inliner-interactive-channel-base={base}"),
     inline_or_not,
 )
@@ -80,12 +80,6 @@ PRIORITY: Final = Task(
     ("-regalloc-enable-priority-advisor=release", "-regalloc-priority-interactive-channel-base={base}"),
     any_priority,
     choices=False,
-)
-
-TASKS: Final = Table(
-    kind="task",
-    group="policybridge.tasks",
-    own={task.name: f"policybridge_client.llvm.tasks:{task.name.upper()}" for task in (INLINE, EVICT, PRIORITY)},
 )
 
 
