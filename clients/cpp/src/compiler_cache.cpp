@@ -36,9 +36,17 @@ bool is_cache(std::string_view program) {
   return program == "ccache" || program == "sccache" || program == "buildcache";
 }
 
+/// Whether a program of this name is a linker: ld, lld, ld.lld-22, ld64.lld.
+bool is_linker(std::string_view program) {
+  return program.substr(0, 2) == "ld" || program.find("lld") != std::string_view::npos;
+}
+
 } // namespace
 
 std::string compiler_cache() {
+  // A cache may start the compiler that starts a linker, and keeps nothing that this makes.
+  if (is_linker(program_of(getpid())))
+    return "";
   pid_t process = getppid();
   for (int n = 0; n < most_parents && process > 1; ++n, process = parent_of(process))
     if (const std::string program = program_of(process); is_cache(program))

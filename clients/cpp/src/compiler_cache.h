@@ -5,7 +5,7 @@
 
 namespace policybridge {
 
-/// The compiler cache that started this process: ccache, sccache or buildcache; empty without one. Such
+/// The compiler cache that started this process: ccache, sccache or buildcache; empty without one, and in a linker. Such
 /// a program knows the command line, and not the variables of the environment.
 std::string compiler_cache();
 
