@@ -6,11 +6,25 @@
 
 #include <array>
 #include <cstdio>
+#include <mutex>
+#include <set>
 
 namespace policybridge::plugin {
 
+namespace {
+
+/// Whether the process has not said this yet. A linker optimises many modules, of which each would say the same.
+bool is_new(const std::string &message) {
+  static std::mutex mutex;
+  static auto &said = *new std::set<std::string>; // threads may outlive the end of main
+  const std::lock_guard lock(mutex);
+  return said.insert(message).second;
+}
+
+} // namespace
+
 void remark(const std::string &message) {
-  if (!is_trial(own_command()) && !is_trial(driver_command()))
+  if (!is_trial(own_command()) && !is_trial(driver_command()) && is_new(message))
     (void)std::fprintf(stderr, "policybridge: %s\n", one_line(message).c_str());
 }
 
