@@ -3,6 +3,7 @@
 #include "files.h"
 #include "llvm_version.h"
 #include "process.h"
+#include "response_files.h"
 #include "words.h"
 
 #include <algorithm>
@@ -17,15 +18,25 @@ constexpr int linker_milliseconds = 60000;
 constexpr int not_tried = 0, plugin_loads = 1, plugin_fails = 2;
 constexpr int first_signal_status = 128;
 
+constexpr std::string_view choosing_options[] = {"-fuse-ld=", "--ld-path=", "-B", "--target=", "-target", "--config",
+                                                 "--no-default-config"};
+constexpr std::string_view with_next_word[] = {"-B", "-target", "--config"};
+
 bool chooses_linker(const std::string &word) {
-  return starts_with(word, "-fuse-ld=") || starts_with(word, "--ld-path=") || starts_with(word, "-B") ||
-         starts_with(word, "--target=");
+  return std::any_of(std::begin(choosing_options), std::end(choosing_options),
+                     [&](std::string_view option) { return starts_with(word, option); });
 }
 
 /// The compiler, with the command's options that choose the linker.
 Strings choosing(const Compiler &compiler) {
   Strings words = {compiler.start.back()};
-  std::copy_if(compiler.arguments.begin(), compiler.arguments.end(), std::back_inserter(words), chooses_linker);
+  bool is_value = false;
+  for (const std::string &word : expanded(compiler.arguments)) {
+    const bool is_wanted = is_value || chooses_linker(word);
+    is_value = !is_value && holds(with_next_word, word);
+    if (is_wanted)
+      words.push_back(word);
+  }
   return words;
 }
 

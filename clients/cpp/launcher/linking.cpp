@@ -7,11 +7,14 @@
 #include "llvm_version.h"
 #include "plugins.h"
 #include "process.h"
+#include "response_files.h"
 #include "sha256.h"
+#include "sources.h"
 #include "words.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -96,8 +99,23 @@ bool says_lto(const std::string &word) {
   return word == "-flto" || starts_with(word, "-flto=") || word == "-fno-lto" || starts_with(word, "-Wl,-plugin-opt=");
 }
 
+bool is_bitcode(const std::string &path) {
+  char start[4] = {};
+  std::ifstream(path, std::ios::binary).read(start, sizeof start);
+  return std::string_view(start, sizeof start) == "BC\xC0\xDE";
+}
+
+/// Whether an input of the linker is bitcode, which LLD optimises without `-flto`, too.
+bool has_bitcode(const Strings &words) {
+  const Strings sources = sources_of(words);
+  return std::any_of(words.begin(), words.end(), [&](const std::string &word) {
+    return !starts_with(word, "-") && !holds(sources, word) && is_bitcode(word);
+  });
+}
+
 bool has_cache(const Compiler &compiler) {
-  return std::any_of(compiler.arguments.begin(), compiler.arguments.end(), [](const std::string &word) {
+  const Strings words = expanded(compiler.arguments);
+  return std::any_of(words.begin(), words.end(), [](const std::string &word) {
     return word.find("thinlto-cache-dir") != std::string::npos;
   });
 }
@@ -127,11 +145,13 @@ std::string reason_not_to(const Config &config) {
 bool links_with_lto(const Compiler &compiler) {
   if (compiler.kind != CompilerKind::Clang)
     return false;
-  const Strings &words = compiler.arguments;
+  const Strings words = expanded(compiler.arguments);
+  if (std::any_of(words.begin(), words.end(), [](const std::string &word) { return holds(without_linker, word); }))
+    return false;
   const auto lto = std::find_if(words.rbegin(), words.rend(), says_lto);
-  return lto != words.rend() && *lto != "-fno-lto" &&
-         std::none_of(words.begin(), words.end(), [](const std::string &word) { return holds(without_linker, word); }) &&
-         std::any_of(words.begin(), words.end(), [](const std::string &word) { return !starts_with(word, "-"); });
+  if (lto == words.rend() || *lto == "-fno-lto")
+    return has_bitcode(words);
+  return std::any_of(words.begin(), words.end(), [](const std::string &word) { return !starts_with(word, "-"); });
 }
 
 Status become_linking(const Config &config, const Compiler &compiler, Signals &signals) {

@@ -1,6 +1,8 @@
 """The launcher, and the fixtures of the Python host's tests, because the launcher has to pass those tests too."""
 
-from collections.abc import Sequence
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from tests.client.conftest import folder, policies, server
 from tests.conftest import ServerFactory, running_server
 from tests.native.conftest import Target, build_grpc, sanitized
+from tests.native.llvm.plugins import need
 
 __all__ = ["ServerFactory", "folder", "policies", "running_server", "server"]
 
@@ -50,3 +53,21 @@ def launched(launcher: str, request: pytest.FixtureRequest, monkeypatch: pytest.
 
     monkeypatch.setattr("tests.client.test_llvm_failures.command", command)
     monkeypatch.setattr("tests.client.test_llvm_host.command", command)
+
+
+@pytest.fixture(params=["ccache", "sccache"])
+def cache(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give a compiler cache that is empty."""
+    program = need(request.param)
+    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SCCACHE_DIR", str(tmp_path / "cache"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("SCCACHE_SERVER_PORT", str(free.getsockname()[1]))
+    # On a busy machine its server may take more than the ten seconds that it has otherwise.
+    settings = tmp_path / "sccache.toml"
+    settings.write_text("server_startup_timeout_ms = 120000\n")
+    monkeypatch.setenv("SCCACHE_CONF", str(settings))
+    yield program
+    if request.param == "sccache":
+        subprocess.run([program, "--stop-server"], capture_output=True, check=False)

@@ -3,9 +3,7 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -213,24 +211,6 @@ def test_options_for_a_policy_need_one(project: Project) -> None:
     words = [*project.start, "--server", "socket:x", "--", "clang", "-c", "module.c"]
     done = subprocess.run(words, cwd=project.source, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "policybridge-run: --server needs --policy NAME\n")
-
-
-@pytest.fixture(params=["ccache", "sccache"])
-def cache(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Give a compiler cache that is empty."""
-    program = need(request.param)
-    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("SCCACHE_DIR", str(tmp_path / "cache"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("SCCACHE_SERVER_PORT", str(free.getsockname()[1]))
-    # On a busy machine its server may take more than the ten seconds that it has otherwise.
-    settings = tmp_path / "sccache.toml"
-    settings.write_text("server_startup_timeout_ms = 120000\n")
-    monkeypatch.setenv("SCCACHE_CONF", str(settings))
-    yield program
-    if request.param == "sccache":
-        subprocess.run([program, "--stop-server"], capture_output=True, check=False)
 
 
 def test_behind_a_cache_each_store_has_its_own_objects(project: Project, cache: str) -> None:

@@ -64,8 +64,11 @@ class Build:
         return ("--decisions", "tuned.db")
 
     def _run(self, launching: tuple[str, ...], *words: str, **more: str) -> str:
-        starting = [self.launcher, *launching, "--"] if launching else []
-        command = [*starting, need(self.compiler), "-Oz", f"-flto={self.mode}", *words]
+        return self.run(launching, need(self.compiler), "-Oz", f"-flto={self.mode}", *words, **more)
+
+    def run(self, launching: tuple[str, ...], *words: str, **more: str) -> str:
+        """Run a compiler by its own words; give the messages."""
+        command = [self.launcher, *launching, "--", *words] if launching else words
         settings = {"POLICYBRIDGE_PLUGINS": str(self.plugin.parent), **more}
         done = subprocess.run(
             command, cwd=self.folder, env={**os.environ, **settings}, capture_output=True, text=True, check=True
@@ -97,6 +100,57 @@ def test_a_policy_decides_at_link_time(build: Build, server: RunningServer) -> N
     plain = build.object()
     assert build.link("--policy", "always", "--server", server.socket) == ""
     assert build.object() != plain
+
+
+@pytest.fixture
+def policy(server: RunningServer) -> tuple[str, ...]:
+    """Give the launcher's words for a policy."""
+    return ("--policy", "always", "--server", server.socket)
+
+
+def test_a_link_whose_words_are_in_response_files_is_decided(build: Build, policy: tuple[str, ...]) -> None:
+    build.link(*policy)
+    decided = build.object()
+    (build.folder / "the inputs").write_text('"a.o"\t-o pro"gram"\n')
+    linker = need("ld.lld-22").replace("d", "\\d")
+    (build.folder / "words").write_text(f"-flto={build.mode} '@the inputs'\n--ld-path={linker}")
+    (build.folder / "program").unlink()
+    assert build.run(policy, need("clang-22"), "@words") == ""
+    assert build.object() == decided
+
+
+def test_bitcode_that_is_linked_without_a_flag_is_decided(build: Build, policy: tuple[str, ...]) -> None:
+    words = (need("clang-22"), f"--ld-path={need('ld.lld-22')}", "a.o", "-o", "program")
+    build.run((), *words)
+    plain = build.object()
+    assert build.run(policy, *words) == ""
+    assert build.object() != plain
+
+
+def test_the_folder_of_the_linker_may_be_the_next_word(build: Build, policy: tuple[str, ...]) -> None:
+    (build.folder / "the linkers").mkdir()
+    (build.folder / "the linkers/ld").symlink_to(str(shutil.which(need("ld.lld-22"))))
+    build.link()
+    plain = build.object()
+    words = (need("clang-22"), f"-flto={build.mode}", "-B", "the linkers", "a.o", "-o", "program")
+    assert build.run(policy, *words) == ""
+    assert build.object() != plain
+
+
+def test_a_compiler_cache_may_start_the_compiler_that_links(build: Build, policy: tuple[str, ...], cache: str) -> None:
+    words = (need("clang-22"), f"-flto={build.mode}", f"--ld-path={need('ld.lld-22')}", "a.o", "-o", "program")
+    for launching in (build.store(), policy):
+        build.run(launching, *words)
+        decided = build.object()
+        assert build.run(launching, cache, *words) == ""
+        assert build.object() == decided
+
+
+def test_a_server_that_is_not_there_is_told_once_a_link(thin: Build) -> None:
+    (thin.folder / "b.c").write_text(SOURCE.replace("main", "other").replace("sink", "sank"))
+    thin.run((), need("clang-22"), "-Oz", "-flto=thin", "-c", "b.c")
+    said = thin.link("--policy", "always", "--server", "socket:nowhere.sock", flags=("b.o", "-Wl,--undefined=other"))
+    assert said.count("\n") == said.count("all decisions are the compiler's own: could not reach the server") == 1
 
 
 def test_a_linker_that_loads_no_plugins_links_as_without_the_launcher_and_one_line_says_so(build: Build) -> None:
