@@ -182,6 +182,29 @@ def test_a_store_for_link_time_is_applied_by_builds_with_that_lto(lto: Mode, fla
     assert said.count(f"env {path('clang-22')} {words}") == 2
 
 
+def test_a_new_cmake_folder_has_the_flags_of_the_type_and_of_links_and_its_linker_is_lld() -> None:
+    need("ld.lld-22")
+    Path("CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.20)\nproject(p C)\nadd_executable(p a.c)\n")
+    Path("a.c").write_text("int main(void) { return 0; }\n")
+    given = [
+        "-DCMAKE_BUILD_TYPE=MinSizeRel",
+        "-DCMAKE_C_FLAGS_MINSIZEREL=-Oz -DN",
+        f"-DCMAKE_C_COMPILER={path('clang-22')}",
+    ]
+    given.append("-DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections --ld-path=/nowhere -fuse-ld=bfd -Wl,-O1")
+    subprocess.run(
+        [need("cmake"), "-S", ".", "-B", "build", *given, "-DCMAKE_C_COMPILER_WORKS=1"], check=True, capture_output=True
+    )
+    _, configure, build = applied(
+        ["cmake", "--build", "build"], compilers(["clang-22", "-Oz", "-c", "a.c"]), lto="full"
+    )
+    assert "RELEASE" not in configure
+    subprocess.run(configure.replace("policybridge;run;--", "env"), shell=True, check=True, capture_output=True)
+    said = subprocess.run([*build.split(), "-v"], capture_output=True, text=True, check=True).stdout
+    assert said.count(" -Oz -DN ") == 2
+    assert " -Wl,--gc-sections -Wl,-O1 " in said
+
+
 def tune(*words: str, source: str = boxes("a")) -> "subprocess.CompletedProcess[str]":
     Path("one.c").write_text(source)
     Path("Makefile").write_text("CFLAGS = -Oz -w\none.o: one.c\n\t$(CC) $(CFLAGS) -c one.c -o one.o\n")

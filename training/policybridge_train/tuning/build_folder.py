@@ -12,15 +12,23 @@ import msgspec
 
 CMAKE_CACHE: Final = "CMakeCache.txt"
 _CMAKE_SETTINGS: Final = re.compile(
-    r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS|CMAKE_TOOLCHAIN_FILE"
+    r"^(CMAKE_BUILD_TYPE|CMAKE_C(?:XX)?_FLAGS(?:_[A-Z]+)?|CMAKE_(?:EXE|SHARED|MODULE)_LINKER_FLAGS|CMAKE_TOOLCHAIN_FILE"
     r"|(?!CMAKE_)[^:\n]+(?=:BOOL|:STRING)|(?!CMAKE_\w+_COMPILER)[^:\n]+(?=:UNINITIALIZED)):[A-Z]+=(.+)$",
     re.MULTILINE,
 )
-"""What changes the modules.
+"""What changes the modules, and how they are linked.
 
 Variables of which nobody declares a type were given (``-DCMAKE_UNITY_BUILD=ON``). Those that the project declares may
 have been given: the cache does not tell. Advanced ones hardly are.
 """
+
+_CMAKE_OWN: Final = {
+    "DEBUG": "-g",
+    "MINSIZEREL": "-Os -DNDEBUG",
+    "RELEASE": "-O3 -DNDEBUG",
+    "RELWITHDEBINFO": "-O2 -g -DNDEBUG",
+}
+"""The flags of CMake's types for clang and gcc, if nobody gives others."""
 
 _CMAKE_ADVANCED: Final = re.compile(r"^((?!CMAKE_).+)-ADVANCED:INTERNAL=1$", re.MULTILINE)
 _CMAKE_HOME: Final = re.compile(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.+)$", re.MULTILINE)
@@ -89,7 +97,8 @@ class BuildFolder:
         if self.system == "cmake":
             cache = self._read(CMAKE_CACHE)
             advanced = set(_CMAKE_ADVANCED.findall(cache))
-            return [f"-D{name}={value}" for name, value in _CMAKE_SETTINGS.findall(cache) if name not in advanced]
+            found = [(name, _carried(name, value)) for name, value in _CMAKE_SETTINGS.findall(cache)]
+            return [f"-D{name}={value}" for name, value in found if value and name not in advanced]
         return [f"-D{name}={value}" for name, value in self._meson_options().items()]
 
     def _meson_options(self) -> dict[str, str]:
@@ -144,6 +153,14 @@ def _system(folder: Path) -> System:
         return "meson"
     # Autoconf and autosetup both write this file.
     return "configure" if (folder / "config.log").is_file() else "other"
+
+
+def _carried(name: str, value: str) -> str:
+    """Give what a new folder needs of a variable: it has CMake's own flags of a type, and lines choose its linker."""
+    flags, _, build_type = name.partition("_FLAGS_")
+    if flags.endswith("_LINKER_FLAGS"):
+        return " ".join(word for word in value.split(" ") if not word.startswith(("-fuse-ld=", "--ld-path=")))
+    return "" if _CMAKE_OWN.get(build_type) == value else value
 
 
 def _decoded(text: str, wanted: type[_T]) -> _T | None:
