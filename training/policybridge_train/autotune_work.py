@@ -140,7 +140,7 @@ def _compiler(arguments: argparse.Namespace, commands: Sequence[BuildCommand], c
         raise PreconditionError(
             f"{compilers.left_to_link}, and --objective cycles does not search there: build without -flto"
         )
-    for note in compilers.notes(lto=bool(arguments.lto), speed=is_for_speed):
+    for note in compilers.notes(lto=arguments.lto, speed=is_for_speed):
         sys.stderr.write(f"policybridge autotune: {note}\n")
     if arguments.compiler or arguments.corpus:
         return compiler_of(arguments)

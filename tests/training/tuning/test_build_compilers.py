@@ -292,6 +292,17 @@ def test_a_build_with_lto_of_its_own_is_told_the_option_that_searches_at_link_ti
     assert f"{told}\napply policybridge.decisions:\n" in done.stdout
 
 
+@pytest.mark.parametrize(("flags", "asked", "other"), [("-flto=thin", "full", "thin"), ("-flto=auto", "thin", "full")])
+def test_a_build_with_another_lto_of_its_own_is_told_that_it_comes_behind_that_of_the_lines(
+    flags: str, asked: Mode, other: Mode
+) -> None:
+    used = compilers(["clang-22", "-Oz", flags, "-c", "a.c"], ["clang-22", "-Oz", "-c", "b.c"])
+    (note,) = used.notes(lto=asked)
+    assert note.startswith("1 of 2 sources have -flto")
+    assert note.endswith(f"a store of --lto {asked} changes nothing: give --lto {other}, or build without it")
+    assert not [*used.notes(lto=other)]
+
+
 def test_a_build_with_a_profile_of_gccs_is_told_that_it_is_searched_without_it() -> None:
     words = ["-Oz", "-c"]
     used = compilers(
@@ -299,7 +310,7 @@ def test_a_build_with_a_profile_of_gccs_is_told_that_it_is_searched_without_it()
         ["clang-22", *words, "-fprofile-use", "b.c"],
         ["gcc", *words, "-fauto-profile", "-fno-auto-profile", "c.c"],
     )
-    (note,) = used.notes(lto=True)
+    (note,) = used.notes(lto="full")
     assert note == "1 of 3 sources are compiled with a profile of GCC's, and searched without it"
     assert note in Ending(TunedCompiler(Path("x.db"), Compiler.find("clang-22"), used), ["make"]).lines(2, 1, 1)
 
@@ -363,7 +374,7 @@ def test_sources_without_lto_and_phases_before_the_link_are_told_nothing_about_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ["clang-22", "-Oz", "-flto", "-c", "a.c"]
-    (note,) = compilers(words, ["clang-22", "-Oz", "-c", "b.c"]).notes(lto=False, speed=True)
+    (note,) = compilers(words, ["clang-22", "-Oz", "-c", "b.c"]).notes(lto=None, speed=True)
     assert note.endswith("link time: a store does not change these: build without it")
     assert not compilers([*words, "-fno-lto"]).left_to_link
     assert compilers(words).left_to_link

@@ -52,7 +52,7 @@ class Ending:
             return
         if self.build and not tuned.compilers.has(tuned.compiler):
             yield f"the build compiles with {tuned.compilers.named}; the store applies to {name} alone"
-        yield from tuned.compilers.notes(lto=bool(tuned.lto))
+        yield from tuned.compilers.notes(lto=tuned.lto)
         yield f"apply {tuned.store}:"
         yield from (f"  {line}" for line in self.applying())
 

@@ -18,6 +18,7 @@ from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.tuning.build_folder import configured_folder
 
 _UNOPTIMISED = frozenset(("", "-O0"))
+_FLAGS: Final = {"full": "-flto", "thin": "-flto=thin"}
 _LTO: Final = re.compile(r"-f(?P<no>no-)?lto(=(?P<thin>thin)?.*)?")
 
 
@@ -79,11 +80,11 @@ class BuildCompilers:
             return ""
         return f"{count:,} of {self.links.total():,} sources have -flto, which leaves decisions to link time"
 
-    def notes(self, *, lto: bool, speed: bool = False) -> Iterator[str]:
+    def notes(self, *, lto: str | None, speed: bool = False) -> Iterator[str]:
         """Say, for people, why less may be won than is told.
 
         Args:
-            lto: whether the search is one at link time.
+            lto: the kind of LTO for a search at link time.
             speed: whether it is one for speed, which is never at link time.
 
         """
@@ -91,6 +92,12 @@ class BuildCompilers:
             mode = max(("full", "thin"), key=self.links.__getitem__)
             cure = "a store does not change these: build without it" if speed else f"--lto {mode} searches for them"
             yield f"{self.left_to_link}: {cure}"
+        other = "thin" if lto == "full" else "full"
+        if lto and (count := self.links[other]):
+            yield (
+                f"{count:,} of {self.links.total():,} sources have {_FLAGS[other]} of their own, behind that of the "
+                f"lines, where a store of --lto {lto} changes nothing: give --lto {other}, or build without it"
+            )
         if count := self.profiled[True]:
             yield (
                 f"{count:,} of {self.profiled.total():,} sources are compiled with a profile of GCC's, and searched "
