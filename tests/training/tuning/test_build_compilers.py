@@ -205,6 +205,27 @@ def test_a_new_cmake_folder_has_the_flags_of_the_type_and_of_links_and_its_linke
     assert " -Wl,--gc-sections -Wl,-O1 " in said
 
 
+def test_meson_archives_bitcode_by_the_archiver_of_the_compiler_that_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("llvm-ar-22")
+    older = tmp_path / "older" / "llvm-ar"
+    older.parent.mkdir()
+    older.write_text('#!/bin/sh\n[ "$1" = --version ] && echo LLVM version 14.0.6\n')
+    older.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{older.parent}:{os.environ['PATH']}")
+    Path("meson.build").write_text("project('p', 'c')\nstatic_library('p', 'a.c')\n")
+    Path("a.c").write_text("int f(void) { return 0; }\n")
+    used = compilers(["clang-22", "-Oz", "-c", "a.c"])
+    assert "AR=" not in "".join(applied([need("meson"), "compile"], used))
+    _, *lines = applied(["meson", "compile"], used, lto="thin")
+    for line in lines:
+        subprocess.run(line.replace("policybridge run --", "env"), shell=True, check=True, capture_output=True)
+    assert Path("tuned/libp.a").read_bytes().startswith(b"!<")
+    monkeypatch.setenv("AR", "gcc-ar")
+    assert "AR=" not in "".join(applied(["meson", "compile"], used, lto="thin"))
+
+
 def tune(*words: str, source: str = boxes("a")) -> "subprocess.CompletedProcess[str]":
     Path("one.c").write_text(source)
     Path("Makefile").write_text("CFLAGS = -Oz -w\none.o: one.c\n\t$(CC) $(CFLAGS) -c one.c -o one.o\n")

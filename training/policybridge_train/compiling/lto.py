@@ -156,6 +156,13 @@ def find_lld(compiler: Compiler) -> Path:
     )
 
 
+def find_archiver(compiler: Compiler) -> str | None:
+    """Name the ``llvm-ar`` of a compiler's LLVM: on PATH, or beside the compiler; ``None`` if there is none."""
+    name = f"llvm-ar-{compiler.major}"
+    beside = Path(shutil.which(compiler.start[-1]) or compiler.start[-1]).resolve().with_name("llvm-ar")
+    return name if shutil.which(name) else str(beside) if beside.exists() else None
+
+
 @cache
 def _major_of(lld: Path) -> int:
     said = subprocess.run([lld, "--version"], capture_output=True, text=True, check=False).stdout

@@ -11,6 +11,7 @@ from typing import Final
 
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_train.compiling.compiler import Compiler
+from policybridge_train.compiling.lto import find_archiver
 from policybridge_train.tuning.build_folder import CMAKE_CACHE, BuildFolder, place_words
 from policybridge_train.tuning.makefile import Makefile, configured_with, flags_behind
 from policybridge_train.tuning.setup_script import anew, removed
@@ -77,7 +78,7 @@ class Ending:
         elif folder.system == "meson" or (program in ("meson", "ninja") and Path("meson.build").exists()):
             source = [] if folder.source == "." else [folder.source]
             setup = ["meson", "setup", *folder.settings, "tuned", *source]
-            yield shlex.join(["env", *self._assigned(self.environment), *setup])
+            yield shlex.join(["env", *self._assigned(self.environment), *self._archiver, *setup])
             yield "ninja -C tuned"
         elif program in ("make", "gmake"):
             yield from self._by_make(folder)
@@ -113,6 +114,13 @@ class Ending:
         return self.tuned.with_flags(
             {name: flags_behind(self.tuned.driver(name), named.get(name, "")) for name in names}
         )
+
+    @property
+    def _archiver(self) -> Sequence[str]:
+        """The archiver for bitcode: Meson takes any ``llvm-ar``, and one of an older LLVM refuses the objects."""
+        is_open = self.tuned.lto and "AR" not in self.environment
+        archiver = find_archiver(self.tuned.compiler) if is_open else None
+        return [f"AR={archiver}"] if archiver else []
 
     def _by_make(self, folder: BuildFolder) -> Iterator[str]:
         """Give the commands that make all of it again, whatever is up to date.
