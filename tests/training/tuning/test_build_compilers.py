@@ -226,6 +226,43 @@ def test_meson_archives_bitcode_by_the_archiver_of_the_compiler_that_made_it(
     assert "AR=" not in "".join(applied(["meson", "compile"], used, lto="thin"))
 
 
+_CONFIGURE = """#!/bin/sh
+for word; do case $word in CC=*) CC=${word#CC=};; AR=*) AR=${word#AR=};; esac; done
+printf "$CC -shared \\"\\$@\\" && $AR rcs libp.a a.o\\n" > libtool
+printf "ac_cs_config=\\"'AR=$AR' 'CC=$CC'\\"\\n" > config.status
+printf "CC = $CC\\nlibp.so: a.o\\n\\tsh -x ./libtool -o libp.so a.o\\n" > Makefile
+printf "a.o: a.c\\n\\t\\$(CC) -Oz -fPIC -c a.c\\nclean:\\n\\trm a.o libp.so\\n" >> Makefile
+touch config.log
+"""
+"""Writes a script that links by the compiler of the configuration, as libtool's does."""
+
+
+def test_a_folder_with_libtool_is_configured_again_because_it_links_by_the_compiler_of_its_configuration() -> None:
+    need("ld.lld-22")
+    Path("configure").write_text(_CONFIGURE)
+    Path("configure").chmod(0o755)
+    Path("a.c").write_text("int f(void) { return 0; }\n")
+    subprocess.run(["./configure", "CC=clang-22", f"AR={need('llvm-ar-22')}"], check=True)
+    subprocess.run(["make"], check=True, capture_output=True)
+    used = compilers(["clang-22", "-Oz", "-c", "a.c"])
+    _, *lines = applied(["make", "-j2"], used, lto="full")
+    assert [line.split()[0] for line in lines] == ["./configure", "make", "make"]
+    assert [word.split("=")[0] for word in shlex.split(lines[0])[1:]] == ["AR", "NM", "RANLIB", "CC"]
+    said = "".join(
+        subprocess.run(
+            line.replace("policybridge run --", "env"), shell=True, check=True, capture_output=True, text=True
+        ).stderr
+        for line in lines
+    )
+    words = "-flto -fuse-ld=lld -Wno-unused-command-line-argument"
+    assert f"+ env clang-22 {words} -shared -o libp.so a.o" in said
+
+    told = applied(["make", "-C", str(Path.cwd())], used, lto="full")[1]
+    assert told.startswith("# libtool links by the compiler of its configure script, so run that again, with AR=")
+    assert told.endswith(f" 'CC=policybridge run -- clang-22 {words}'")
+    assert [line[:4] for line in applied(["make"], used)] == ["make", "make", "or: "]
+
+
 def tune(*words: str, source: str = boxes("a")) -> "subprocess.CompletedProcess[str]":
     Path("one.c").write_text(source)
     Path("Makefile").write_text("CFLAGS = -Oz -w\none.o: one.c\n\t$(CC) $(CFLAGS) -c one.c -o one.o\n")

@@ -156,10 +156,10 @@ def find_lld(compiler: Compiler) -> Path:
     )
 
 
-def find_archiver(compiler: Compiler) -> str | None:
-    """Name the ``llvm-ar`` of a compiler's LLVM: on PATH, or beside the compiler; ``None`` if there is none."""
-    name = f"llvm-ar-{compiler.major}"
-    beside = Path(shutil.which(compiler.start[-1]) or compiler.start[-1]).resolve().with_name("llvm-ar")
+def find_tool(compiler: Compiler, tool: str) -> str | None:
+    """Name a tool (``ar``, ``nm``) of a compiler's LLVM: on PATH, or beside the compiler; ``None`` if there is none."""
+    name = f"llvm-{tool}-{compiler.major}"
+    beside = Path(shutil.which(compiler.start[-1]) or compiler.start[-1]).resolve().with_name(f"llvm-{tool}")
     return name if shutil.which(name) else str(beside) if beside.exists() else None
 
 

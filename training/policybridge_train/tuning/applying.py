@@ -11,7 +11,7 @@ from typing import Final
 
 from policybridge_client.llvm.launcher import find_launcher
 from policybridge_train.compiling.compiler import Compiler
-from policybridge_train.compiling.lto import find_archiver
+from policybridge_train.compiling.lto import find_tool
 from policybridge_train.tuning.build_folder import CMAKE_CACHE, BuildFolder, place_words
 from policybridge_train.tuning.makefile import Makefile, configured_with, flags_behind
 from policybridge_train.tuning.setup_script import anew, removed
@@ -119,7 +119,7 @@ class Ending:
     def _archiver(self) -> Sequence[str]:
         """The archiver for bitcode: Meson takes any ``llvm-ar``, and one of an older LLVM refuses the objects."""
         is_open = self.tuned.lto and "AR" not in self.environment
-        archiver = find_archiver(self.tuned.compiler) if is_open else None
+        archiver = find_tool(self.tuned.compiler, "ar") if is_open else None
         return [f"AR={archiver}"] if archiver else []
 
     def _by_make(self, folder: BuildFolder) -> Iterator[str]:
@@ -129,6 +129,9 @@ class Ending:
         a Perl module has one for itself, which ends the build, and its ``clean`` takes the makefile away.
         """
         words = [word for word in self.build[1:] if word.partition("=")[0] not in ("-B", *self.tuned.variables)]
+        if self.tuned.lto and Path(folder.path, "libtool").is_file():
+            yield from self._by_libtool(words, folder)
+            return
         makefile = Makefile.of(self.build, folder.path)
         whole = ["-B", "-o", makefile.name] if makefile.makes_itself else ["-B"]
         if folder.system == "configure":
@@ -142,12 +145,31 @@ class Ending:
         yield shlex.join([self.build[0], *whole, *words, *self.tuned.with_flags(flags)])
         yield from self._by_configure()
 
+    def _by_libtool(self, words: Sequence[str], folder: BuildFolder) -> Iterator[str]:
+        """Give the commands for libtool: it links a library by the compiler that its folder was configured with.
+
+        It reads the names in the objects, too, which of bitcode only LLVM's own tools can.
+        """
+        tools = {name.upper(): find_tool(self.tuned.compiler, name) for name in ("ar", "nm", "ranlib")}
+        assigned = [f"{name}={tool}" for name, tool in tools.items() if tool]
+        configuring = [*self._configuring(assigned)] if folder.path == "." else []
+        yield from configuring
+        if not configuring:
+            given = shlex.join([*assigned, *self._assigned({})])
+            yield f"# libtool links by the compiler of its configure script, so run that again, with {given}"
+        yield shlex.join([self.build[0], *place_words(self.build), "clean"])
+        yield shlex.join([self.build[0], *words])
+
     def _by_configure(self) -> Iterator[str]:
+        yield from (f"or: {line}" for line in self._configuring())
+
+    def _configuring(self, tools: Sequence[str] = ()) -> Iterator[str]:
         if Path("configure").exists():
             told = {word: word.partition("=") for word in configured_with(Path())}
             named = {name: value for name, _, value in told.values() if name in self.tuned.variables}
             kept = [word for word, (name, _, _) in told.items() if name not in named]
-            yield f"or: {shlex.join(['./configure', *kept, *self._assigned(named)])}"
+            added = [word for word in tools if word.partition("=")[0] not in [name for name, *_ in told.values()]]
+            yield shlex.join(["./configure", *kept, *added, *self._assigned(named)])
 
     def _by_cmake(self, folder: BuildFolder) -> Iterator[str]:
         """Give the commands for CMake.
