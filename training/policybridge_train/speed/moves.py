@@ -89,7 +89,9 @@ class Trying:
         self._inline = inline
         self._passes = passes
 
-    def moves(self, part: Part, hot: Collection[str], spared: Collection[str], counted: Counted) -> list[Move]:
+    def moves(
+        self, part: Part, hot: Collection[str], spared: Collection[str], counted: Counted, taken: set[str]
+    ) -> list[Move]:
         """Give moves of a module that share a compile, those that are expected to save most first.
 
         Args:
@@ -97,9 +99,10 @@ class Trying:
             hot: the functions that cost much.
             spared: the functions that no move may touch.
             counted: the last run without moves.
+            taken: the functions of several modules that the moves of other modules change; gets those of these moves.
 
         """
-        search = part.search
+        search, elsewhere = part.search, part.owned.elsewhere
         graph = CallGraph(search.sites, search.sizes)
         heat, untouched = graph.set_of(hot), graph.set_of(spared)
         found: list[tuple[float, Move]] = []
@@ -109,17 +112,25 @@ class Trying:
                 (_expected(flip, graph, search, counted), flip)
                 for flip in flips
                 if flip.affected & heat and not flip.affected & untouched and _is_new(flip, search)
+                if not elsewhere.issuperset(site.caller for site in flip.sites)
             ]
         if self._passes:
             best = self._gains.best(search, graph, ())
-            found += [(gain, choice) for gain, choice in best if choice.affected & heat & ~untouched]
-        return list(_shared(found, graph))
+            own = heat & ~untouched & ~graph.set_of(elsewhere)
+            found += [(gain, choice) for gain, choice in best if choice.affected & own]
+        return list(_sharing(found, graph, part.owned.shared, taken))
 
 
-def _shared(found: Sequence[tuple[float, Move]], graph: CallGraph) -> Iterator[Move]:
+def _sharing(
+    found: Sequence[tuple[float, Move]], graph: CallGraph, shared: Collection[str], taken: set[str]
+) -> Iterator[Move]:
     sharers = Sharers(graph)
     for _, move in sorted(found, key=lambda each: (-each[0], each[1].name)):
+        names = {*graph.names(move.affected)}.intersection(shared)
+        if names & taken:
+            continue
         if sharers.take_choice(move) if isinstance(move, Choice) else sharers.take(move):
+            taken |= names
             yield move
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
+from policybridge_train.speed.costs import Owned
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Choice, Gains
 from policybridge_train.tuning.flips import CallGraph, Flip
@@ -20,14 +21,18 @@ _SCALE: Final = 200_000
 _LEAST: Final = 0.0002
 """The share of the program's cycles that a move must save: the code of others moves, too, and so do their misses."""
 
+_WORTH: Final = 0.002
+"""The share of the program's cycles that moves must save for all its room: else the first ones take it for little."""
+
 _ALIGNED: Final = 16
 """Bytes at whose multiples functions begin, unless they are optimised for size."""
 
 
 @dataclass
 class Room:
-    """The bytes of text that accepted moves may still add to the program."""
+    """The bytes of text that accepted moves may add to the program: in all, and still."""
 
+    whole: float
     left: float
 
     def take(self, growth: float) -> bool:
@@ -58,6 +63,10 @@ class Rules:
         """Cycles that a move must save."""
         return _LEAST * self.cycles
 
+    def is_worth(self, saved: float, growth: int) -> bool:
+        """Whether a move saves enough cycles for the bytes that it adds."""
+        return saved >= self.least and saved * self.room.whole >= _WORTH * self.cycles * growth
+
     @property
     def scale(self) -> float:
         """What makes cycles the units of the gains."""
@@ -70,6 +79,7 @@ class Part:
 
     Attributes:
         module: the module.
+        owned: its functions.
         search: its state; sizes are cycles here.
         bytes: by function, its bytes under the accepted decisions.
         checked: the bytes when these were last compiled alone.
@@ -77,6 +87,7 @@ class Part:
     """
 
     module: Module
+    owned: Owned
     search: Search
     bytes: Mapping[str, int]
     checked: Mapping[str, int]
@@ -84,7 +95,7 @@ class Part:
     def regions(self, seen: "Seen") -> "Iterable[Region]":
         """Give the regions of the moves that were accepted since then, as they are in a compile of these alone."""
         for names in self.search.regions:
-            saved = -self.search.credit(names, self.search.checked_sizes, seen.result.costs)
+            saved = -self.search.credit(names, self.search.checked_sizes, seen.costs)
             yield Region(frozenset(names), saved, _growth(names, self.checked, seen.bytes))
 
     def begin_at(self, seen: "Seen", given_up: Collection[str] = ()) -> None:
@@ -92,30 +103,36 @@ class Part:
         self.bytes = {**seen.bytes, **{name: size for name, size in self.checked.items() if name in given_up}}
         self.checked = self.bytes
 
-    def settle(self, moves: Sequence[Move], seen: "Seen", rules: "Rules") -> int:
-        """Accept the moves that saved cycles, the greatest first, as far as there is room; give how many."""
+    def settle(self, moves: Sequence[Move], seen: "Seen", rules: "Rules") -> set[str]:
+        """Accept the moves that saved cycles, the greatest first, as far as there is room; give what they changed."""
         search, before, graph = self.search, self.search.sizes, CallGraph(self.search.sites, self.search.sizes)
         credited = []
         for move in moves:
             names = graph.names(move.affected)
-            credit = search.credit(names, before, seen.result.costs)
+            credit = search.credit(names, before, seen.costs)
             credited.append((credit, move, names))
             search.tried[move.name] = Tried(move.surroundings(before), credit)
             if isinstance(move, Choice):
                 rules.gains.add(move, before[move.function] * rules.scale, credit * rules.scale)
         changed: set[str] = set()
-        accepted = 0
         for credit, move, names in sorted(credited, key=lambda each: each[0]):
-            if credit <= -rules.least and rules.room.take(_growth(names, self.bytes, seen.bytes)):
+            growth = _growth(names, self.bytes, seen.bytes)
+            if growth > max(0.0, rules.room.whole):
+                self.refuse(move)
+            elif rules.is_worth(-credit, growth) and rules.room.take(growth):
                 search.accept(Accepted(move.turned, names))
                 changed.update(names)
-                accepted += 1
         search.update(seen.result, changed)
         self.bytes = {
             **{name: size for name, size in self.bytes.items() if name not in changed},
             **{name: size for name, size in seen.bytes.items() if name in changed},
         }
-        return accepted
+        return changed
+
+    def learn(self, costs: Mapping[str, float]) -> None:
+        """Learn what functions cost after another module's moves were accepted."""
+        here = {name: int(cost) for name, cost in costs.items() if name in self.search.sizes}
+        self.search.sizes = {**self.search.sizes, **here}
 
     def refuse(self, move: Move) -> None:
         """Note a move that must not be tried again."""
@@ -168,29 +185,31 @@ class Seen:
 
     Attributes:
         result: of the compile; its costs are the cycles of the module's functions, its total ``text`` their sum.
-        bytes: of each function.
+        costs: the cycles of its functions in the program, also of one that it has dropped while the program runs
+            another module's.
+        bytes: by function, those that it takes in the program.
 
     """
 
     result: CompileResult
+    costs: Mapping[str, float]
     bytes: Mapping[str, int]
 
     @classmethod
-    def of(cls, result: CompileResult, counted: Counted, owned: Collection[str]) -> "Seen":
+    def of(cls, result: CompileResult, counted: Counted, owned: Owned) -> "Seen":
         """Join a compile and a run.
 
         Args:
             result: of the compile, with bytes by function.
             counted: of the run.
-            owned: the functions that no other module of the program has under the same name.
+            owned: the module's functions.
 
         """
-        costs = {
-            name: float(counted.own.get(name, 0) + counted.outside.get(name, 0)) if name in owned else 0.0
-            for name in result.costs
-        }
-        totals = {"text": sum(costs.values()), "exec": float(result.text)}
-        return cls(replace_costs(result, costs, totals), result.sizes)
+        costs = owned.costs(counted, result.costs)
+        there = {name: costs.get(name, 0.0) for name in result.costs}
+        own = sum(cost for name, cost in there.items() if name not in owned.elsewhere)
+        totals = {"text": own, "exec": float(result.text)}
+        return cls(replace_costs(result, there, totals), costs, owned.bytes(result.sizes))
 
 
 def replace_costs(result: CompileResult, costs: Mapping[str, float], totals: Mapping[str, float]) -> CompileResult:

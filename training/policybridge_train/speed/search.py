@@ -88,16 +88,17 @@ class SpeedSearch:
         own = {module.name: Decided() for module in modules}
         self.before = self.best = Whole(self._counted, text, own, results, objects)
         self._owned = owned(results)
-        there = {name for names in self._owned.values() for name in names}
+        there = {name for each in self._owned.values() for name in each.names}
         self.own = sum(self._counted.own.get(name, 0) for name in there) / max(1, self._counted.total)
-        self._room = Room(text * asked.growth / 100)
+        room = text * asked.growth / 100
+        self._room = Room(room, room)
         parts = shares(results, self._counted, self._owned)
         self.hot = {name: share for name, share in parts.items() if share >= _HOT}
         self._parts = [
-            Part(module, search, results[module.name].sizes, results[module.name].sizes)
+            Part(module, self._owned[module.name], Search.begin(seen.result), seen.bytes, seen.bytes)
             for module in modules
-            if self._owned[module.name] & self.hot.keys()
-            for search in [Search.begin(self._seen(module.name, results[module.name], self._counted).result)]
+            if self._owned[module.name].names & self.hot.keys()
+            for seen in [self._seen(module.name, results[module.name], self._counted)]
         ]
         gains = Gains(prior=LISTED)
         self._rules = Rules(self._room, gains, self.before.cycles)
@@ -155,9 +156,9 @@ class SpeedSearch:
 
     def _moves(self) -> dict[str, list[Move]]:
         found: dict[str, list[Move]] = {}
-        left = self._most
+        left, taken = self._most, set[str]()
         for part in self._parts:
-            moves = self._trying.moves(part, self.hot, self._spared(part), self._counted)[:left]
+            moves = self._trying.moves(part, self.hot, self._spared(part), self._counted, taken)[:left]
             left -= len(moves)
             if moves:
                 found[part.module.name] = moves
@@ -179,8 +180,10 @@ class SpeedSearch:
             return
         self._most = min(1 << 20, 2 * self._most)
         for part in self._parts:
-            name = part.module.name
-            part.settle(moves.get(name, ()), seen[name], self._rules)
+            its = seen[part.module.name]
+            changed = part.settle(moves.get(part.module.name, ()), its, self._rules) & part.owned.shared
+            for other in self._parts if changed else ():
+                other.learn({name: its.costs[name] for name in changed})
 
     def _fail(self, moves: Mapping[str, list[Move]], why: str) -> None:
         """Try fewer moves at a time until it is known which one makes a program that does not work."""
