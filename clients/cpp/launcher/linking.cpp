@@ -140,6 +140,12 @@ std::string reason_not_to(const Config &config) {
   return has_any ? "" : file_name(config.decisions) + " has no section with phase=link";
 }
 
+/// Why a linker does not load the plugin of this LLVM.
+std::string of_another_llvm(int major) {
+  const std::string lld = std::to_string(major);
+  return "the linker loads no plugins of LLVM " + lld + "; LLD " + lld + " does (--ld-path=ld.lld-" + lld + ")";
+}
+
 } // namespace
 
 bool links_with_lto(const Compiler &compiler) {
@@ -169,8 +175,7 @@ Status become_linking(const Config &config, const Compiler &compiler, Signals &s
     if (!loads.ok())
       return loads.status();
     if (!*loads)
-      why = plugin.empty() ? lacking("there is no plugin that this compiler loads")
-                           : "the linker loads no plugins of LLVM's; LLD does";
+      why = plugin.empty() ? lacking("there is no plugin that this compiler loads") : of_another_llvm(*major);
   }
   Strings words = compiler.start;
   if (why.empty()) {

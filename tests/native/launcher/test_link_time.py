@@ -11,7 +11,7 @@ import pytest
 
 from policybridge_client.decisions import Decision, Heading, Section, Store, read_sites, write_store
 from policybridge_client.decisions.passes import ALL_FUNCTIONS, PassChoice
-from tests.conftest import RunningServer, running_server
+from tests.conftest import RunningServer, command, running_server
 from tests.native.conftest import Target
 from tests.native.llvm.plugins import built_plugin, need
 from tests.repositories import answering, write_python
@@ -161,8 +161,39 @@ def test_a_linker_that_loads_no_plugins_links_as_without_the_launcher_and_one_li
     plain = build.object()
     said = build.link(*store, linker="ld.bfd")
     assert said.count("\n") == 1
-    assert "all decisions at link time are the compiler's own: the linker loads no plugins of LLVM's" in said
+    assert (
+        "all decisions at link time are the compiler's own: the linker loads no plugins of LLVM 22; LLD 22 does" in said
+    )
     assert build.object() == plain
+
+
+def test_the_message_about_an_lld_of_another_llvm_names_the_one_that_loads_the_plugin(
+    native: Target, launcher: str, tmp_path: Path, server: RunningServer
+) -> None:
+    build = Build(launcher, built_plugin(native, "inliner", "19"), tmp_path, "thin", "clang-19")
+    (tmp_path / "a.c").write_text(SOURCE)
+    build.compile()
+    build.link()
+    plain = build.object()
+    said = build.link("--policy", "always", "--server", server.socket)
+    assert said.count("\n") == 1
+    assert "the linker loads no plugins of LLVM 19; LLD 19 does (--ld-path=ld.lld-19)" in said
+    assert build.object() == plain
+
+
+@pytest.mark.parametrize("flags", [("a.o",), ("-fno-lto", "b.o"), ("-c", "a.c")])
+def test_without_the_launcher_a_link_is_llvms_and_one_line_says_so(
+    build: Build, monkeypatch: pytest.MonkeyPatch, policy: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("POLICYBRIDGE_LAUNCHER", "")
+    build.run((), need("clang-22"), "-c", "a.c", "-o", "b.o")
+    words = (need("clang-22"), "-w", f"-flto={build.mode}", f"--ld-path={need('ld.lld-22')}", *flags, "-o", "made")
+    build.run((), *words)
+    plain = build.object("made")
+    said = build.run((), *command("run", *policy, "--", *words))
+    told = "all decisions at link time are the compiler's own: policybridge-run alone gives the linker a plugin"
+    assert said.count("\n") == said.count(told) == (flags == ("a.o",))
+    assert build.object("made") == plain
 
 
 class TestThatTheLinkerIsTriedOnce:

@@ -49,6 +49,7 @@ _WITH_WORD: Final = frozenset([
 ])  # fmt: skip
 """Options whose value is the next word."""
 
+_LTO: Final = re.compile(r"-flto(=.*)?|-fno-lto")
 # How the names of files and folders of trials begin.
 _TRIALS: Final = ("conftest", "conftstm", "cmTC_", "meson-private", "conf_check_", "ztest", "gcctest")
 _ONE_OBJECT: Final = ("-S", "-c")
@@ -179,6 +180,14 @@ class CompilerCommand:
             return self.kind is Kind.CLANG and bool(index) and Path(index[-1]).stat().st_size > 0
         except OSError:
             return False
+
+    @property
+    def links_with_lto(self) -> bool:
+        """Whether clang starts a linker that optimises the program, as far as the words tell."""
+        lto = [word for word in self.arguments if _LTO.fullmatch(word)]
+        stops = {*_ONE_OBJECT, *_NO_OBJECT} - {"-v"}
+        is_asked = self.kind is Kind.CLANG and lto[-1:] not in ([], ["-fno-lto"])
+        return is_asked and not stops & {*self.arguments} and any(map(_is_input, self.arguments))
 
     @property
     def repeatable(self) -> bool:

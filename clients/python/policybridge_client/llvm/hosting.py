@@ -17,12 +17,18 @@ from policybridge_client.llvm.host import run_compiler
 from policybridge_client.llvm.signals import TakenSignals
 from policybridge_client.llvm.statistics import Report, write_report
 from policybridge_client.llvm.task_table import asks_to_inline
+from policybridge_client.llvm.tasks import INLINE
+from policybridge_core.lacking import lacking
 from policybridge_core.terminal import complain
 from policybridge_serdes import Exploration, PolicyReference
 
 _BUILD: Final = (
     "a build starts its compilers itself, and gets no decisions from here: let it start each so, as by make "
     "CC='policybridge run -- clang'"
+)
+
+_AT_LINK: Final = lacking(
+    "all decisions at link time are the compiler's own: policybridge-run alone gives the linker a plugin"
 )
 
 
@@ -128,6 +134,9 @@ def _told(report: Report, arguments: argparse.Namespace, command: Sequence[str])
         _remark(f"{where} are the compiler's own: {fallback.reason}", command)
     if report.note:
         _remark(report.note, command)
+    is_asked = arguments.policy or arguments.decisions
+    if is_asked and arguments.task == INLINE.name and CompilerCommand.of(command).links_with_lto:
+        _remark(_AT_LINK, command)
     return report.status
 
 
