@@ -476,6 +476,27 @@ def test_objects_that_are_renamed_or_copied_are_known_in_programs(tmp_path: Path
     assert program_of(corpus, "prog") == ("executable", ("main.o", "objs/h.o"))
 
 
+@pytest.mark.parametrize("flags", ["-flto", "-flto=thin"])
+def test_a_program_of_bitcode_takes_the_members_of_an_archive_that_it_needs(tmp_path: Path, flags: str) -> None:
+    write_project(
+        tmp_path / "lto",
+        {
+            "main.c": "int helper(void);\nint main(void) { return helper(); }\n",
+            "helper.c": "int deeper(void);\nint helper(void) { return deeper(); }\n",
+            "deeper.c": "int deeper(void) { return 3; }\n",
+            "other.c": "int helper(void);\nint main(void) { return 1 + helper(); }\n",
+            "Makefile": f"CC = {need('clang-22')}\nCFLAGS = -O1 {flags}\n"
+            "program: main.o libx.a\n"
+            f"\t$(CC) $(CFLAGS) --ld-path={need('ld.lld-22')} -o $@ main.o libx.a\n"
+            f"libx.a: other.o deeper.o helper.o\n\t{need('llvm-ar-22')} rcs $@ $^\n",
+        },
+    )
+    corpus = record(tmp_path / "lto", tmp_path / "corpus", "make")
+    kind, modules = program_of(corpus, "program")
+    assert (kind, sorted(modules)) == ("executable", ["deeper.o", "helper.o", "main.o"])
+    assert program_of(corpus, "libx.a") == ("archive", ("other.o", "deeper.o", "helper.o"))
+
+
 def test_what_older_compilers_only_warn_of_is_a_module(tmp_path: Path) -> None:
     write_project(tmp_path, {"old.c": "f() { return g(); }\n", "old.cc": "int f() { register int c = 1; return c; }\n"})
 

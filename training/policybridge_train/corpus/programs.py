@@ -15,6 +15,7 @@ from typing import Final
 
 from policybridge_core.errors import InvalidError
 from policybridge_train.corpus.linking import Extracted, Linked, Made
+from policybridge_train.objects.bitcode import MAGIC, BitcodeSymbols
 from policybridge_train.objects.elf import ObjectFile
 
 _START = frozenset(("main",))
@@ -32,9 +33,13 @@ class Symbols:
 
 
 def read_symbols(path: Path) -> Symbols | None:
-    """Read the symbols of an object file; None where there is no ELF file with symbols that can be read."""
+    """Read the symbols of an object file, also of bitcode; None where it has none that can be read."""
     try:
-        file = ObjectFile.read(path)
+        data = path.read_bytes()
+        if data.startswith(MAGIC):
+            bitcode = BitcodeSymbols.of(data)
+            return Symbols(bitcode.defined, bitcode.wanted)
+        file = ObjectFile(data, str(path))
         found = Symbols(frozenset(file.globals()), frozenset(file.wanted))
         return None if _SLIM in found.defined or not file.has_symbols else found
     except (OSError, InvalidError):
