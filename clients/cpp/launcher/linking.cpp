@@ -60,7 +60,7 @@ bool is_reproducible(const Config &config) {
 
 /// The digests of a response file and of those that it names, each once; empty if `word` names none.
 std::string response_digests(const std::string &word, std::set<std::string> &seen) {
-  if (!starts_with(word, "@") || !seen.insert(word).second)
+  if (!starts_with(word, "@") || !is_file(word.substr(1)) || !seen.insert(word).second)
     return "";
   const Result<std::string> content = read_file(word.substr(1));
   if (!content.ok())
@@ -100,6 +100,8 @@ bool says_lto(const std::string &word) {
 }
 
 bool is_bitcode(const std::string &path) {
+  if (!is_file(path))
+    return false;
   char start[4] = {};
   std::ifstream(path, std::ios::binary).read(start, sizeof start);
   return std::string_view(start, sizeof start) == "BC\xC0\xDE";

@@ -39,7 +39,8 @@ Strings words_of(std::string_view text) {
 /// @param within the files that are being read.
 void expand(const Strings &arguments, Strings &within, Strings &all) {
   for (const std::string &word : arguments) {
-    const bool is_new = starts_with(word, "@") && !holds(within, word);
+    // What a pipe has can be read once, and is the compiler's.
+    const bool is_new = starts_with(word, "@") && is_file(word.substr(1)) && !holds(within, word);
     const Result<std::string> content = is_new ? read_file(word.substr(1)) : Result<std::string>(std::string());
     if (!is_new || !content.ok()) {
       all.push_back(word);

@@ -1,6 +1,7 @@
 """The launcher with LTO: the plugin is added for LLD, and decides at link time."""
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -117,6 +118,15 @@ def test_a_link_whose_words_are_in_response_files_is_decided(build: Build, polic
     (build.folder / "program").unlink()
     assert build.run(policy, need("clang-22"), "@words") == ""
     assert build.object() == decided
+
+
+@pytest.mark.parametrize("words", ["-flto @<(echo late.c)", "-include <(echo enum { late }\\;) late.c"])
+def test_what_a_pipe_has_is_left_to_the_compiler(thin: Build, policy: tuple[str, ...], words: str) -> None:
+    late = "" if "include" in words else "enum { late };\n"
+    (thin.folder / "late.c").write_text(f"{late}int main(void) {{ return late; }}\n")
+    start = shlex.join([thin.launcher, *policy, "--", need("clang-22"), f"--ld-path={need('ld.lld-22')}"])
+    thin.run((), need("bash"), "-c", f"{start} -o program {words}")
+    assert subprocess.run([thin.folder / "program"], check=False).returncode == 0
 
 
 def test_bitcode_that_is_linked_without_a_flag_is_decided(build: Build, policy: tuple[str, ...]) -> None:
