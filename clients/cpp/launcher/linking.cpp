@@ -22,7 +22,7 @@ namespace policybridge {
 
 namespace {
 
-constexpr std::string_view without_linker[] = {"-c", "-S", "-E", "-M", "-MM", "-r", "-fsyntax-only", "-###", "-cc1",
+constexpr std::string_view without_linker[] = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "-cc1",
                                                "-emit-llvm", "--version", "--help", "--precompile"};
 
 std::string joined(const std::map<std::string, std::string> &pairs) {
