@@ -68,7 +68,7 @@ class Cache:
 @contextmanager
 def opened_cache(program: str, folder: Path, environment: Mapping[str, str]) -> Iterator[Cache]:
     """Give the empty cache of a program, which is ccache, sccache or buildcache by its name; end its server."""
-    port = str(_free_port())
+    port = str(free_port())
     folders = {name: str(folder) for name in ("CCACHE_DIR", "SCCACHE_DIR", "BUILDCACHE_DIR")}
     cache = Cache(Path(program).name, program, {**environment, **folders, "SCCACHE_SERVER_PORT": port})
     try:
@@ -78,7 +78,7 @@ def opened_cache(program: str, folder: Path, environment: Mapping[str, str]) -> 
             cache.run("--stop-server")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Give a port that no other process gets from the system before sccache's server has it."""
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as free, suppress(OSError):

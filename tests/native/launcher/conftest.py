@@ -1,6 +1,5 @@
 """The launcher, and the fixtures of the Python host's tests, because the launcher has to pass those tests too."""
 
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from tests.client.conftest import folder, policies, server
 from tests.conftest import ServerFactory, running_server
+from tests.measures.compiler_caches import free_port
 from tests.native.conftest import Target, build_grpc, sanitized
 from tests.native.llvm.plugins import need
 
@@ -61,9 +61,7 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     program = need(request.param)
     monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("SCCACHE_DIR", str(tmp_path / "cache"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("SCCACHE_SERVER_PORT", str(free.getsockname()[1]))
+    monkeypatch.setenv("SCCACHE_SERVER_PORT", str(free_port()))
     # On a busy machine its server may take more than the ten seconds that it has otherwise.
     settings = tmp_path / "sccache.toml"
     settings.write_text("server_startup_timeout_ms = 120000\n")
