@@ -25,6 +25,9 @@ _FUNCTION: Final = 2
 _WITH_ADDEND: Final = 4
 """The type of a section of relocations that have addends, as the machines of 64 bits write them."""
 
+_PADDING: Final = ".relro_padding"
+"""LLD's section without content up to the end of a page: it grows where code shrinks."""
+
 _LOCAL, _GLOBAL, _WEAK = 0, 1, 2
 _SHOWN: Final = (0, 3)
 """The visibilities, default and protected, of symbols that a shared library shows to others."""
@@ -59,7 +62,7 @@ class ObjectFile:
         text: bytes that are loaded and not written: code, constants, unwind tables. It is the ``text`` of llvm-size.
         exec: bytes of code.
         loaded: bytes of each section that a program has in memory, from the file or (.bss) as zeroes, by name; sections
-            of one name (COMDATs) are summed.
+            of one name (COMDATs) are summed, and what only fills a page is left out.
 
     Raises:
         InvalidError: it is no ELF file, not little-endian, or cut off.
@@ -85,6 +88,8 @@ class ObjectFile:
         self.loaded: dict[str, int] = {}
         for index in np.flatnonzero(is_loaded):
             name = self.section_names[index]
+            if name == _PADDING:
+                continue
             self.loaded[name] = self.loaded.get(name, 0) + int(sizes[index])
 
     @classmethod
