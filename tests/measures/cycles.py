@@ -92,7 +92,7 @@ class Compared(msgspec.Struct, frozen=True):
 class Measured(msgspec.Struct, frozen=True):
     """A package: of its tuned program the ratio of text, on each input the rest; and by level and input the others.
 
-    A program is not stored if it is confirmed slower on the input of the search; the other inputs are LLVM's own then.
+    A program is not stored if it is LLVM's own or confirmed slower on the input of the search; others are LLVM's then.
     """
 
     part: str
@@ -225,10 +225,12 @@ class Bench:
         search.run()
         best, before = search.best, search.before
         part, (first, *others) = part_of(self.name).value, INPUTS
+        own = dict.fromkeys(INPUTS, Compared(1.0, Times(1.0, 1.0, 1.0, self.pairs, 0.0)))
+        if best.objects == before.objects:
+            return Measured(part, 1.0, search.spent, own, stored=False)
         tuned = self._compared(making, 0, before.objects, {first: best.objects})
-        if (time := tuned[first].time).is_slower:
-            own = Compared(1.0, Times(1.0, 1.0, 1.0, time.pairs, time.seconds))
-            return Measured(part, 1.0, search.spent, tuned | dict.fromkeys(others, own), stored=False)
+        if tuned[first].time.is_slower:
+            return Measured(part, 1.0, search.spent, own | tuned, stored=False)
         for number, purpose in enumerate(others, 1):
             tuned |= self._compared(making, number, before.objects, {purpose: best.objects})
         return Measured(part, best.text / before.text, search.spent, tuned)
@@ -326,7 +328,11 @@ def told(found: Mapping[str, Measured]) -> Iterator[str]:
         for purpose, one in each.tuned.items():
             yield f"{name} ({each.part}) {purpose}: {_shown(one)}, text × {each.text:.4f}"
         if not each.stored:
-            yield f"{name}: not stored: it is confirmed to be slower on the input of the search"
+            slower = each.tuned[INPUTS[0]].time.is_slower
+            why = (
+                "it is confirmed to be slower on the input of the search" if slower else "the search has found nothing"
+            )
+            yield f"{name}: not stored: {why}"
         for level, inputs in each.levels.items():
             for purpose, one in inputs.items():
                 yield f"{name} {level} {purpose}: {_shown(one)}"

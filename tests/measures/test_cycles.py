@@ -81,6 +81,12 @@ def test_a_program_that_is_confirmed_slower_on_the_input_of_its_search_is_told_a
     assert any("geometric mean of 1: cycles × 1.0000, processor time × 1.0000" in line for line in lines)
 
 
+def test_a_program_for_which_the_search_finds_nothing_is_told() -> None:
+    own = _compared(1.0, 1.0)
+    lines = list(told({"p": Measured("held-out", 1.0, 8, {"tune": own, "held": own}, stored=False)}))
+    assert "p: not stored: the search has found nothing" in lines
+
+
 def test_what_was_measured_is_kept_for_the_same_settings_alone(tmp_path: Path) -> None:
     bench = Bench("p", read_table()["bzip2"], tmp_path, tmp_path, 16, 20)
     levels = {"-O1": {"held": _compared(0.9, 0.9)}}
