@@ -69,3 +69,8 @@ def test_a_broken_file_is_an_invalid_error_or_has_symbols(whole: bytes, place: i
     read(whole[:place])
     read(whole[:place] + noise + whole[place + len(noise) :])
     read(whole[:4] + noise)
+
+
+def test_a_number_that_never_ends_is_refused_at_its_start() -> None:
+    with pytest.raises(InvalidError, match="too large"):
+        BitcodeSymbols.of(b"BC\xc0\xde" + b"\xfd" + b"\xff" * (1 << 20))

@@ -15,6 +15,7 @@ _NAMES, _SYMBOLS = 23, 25
 """The blocks of all names, and of the table; each is one blob."""
 _ENTER, _DEFINE, _FIRST_DEFINED = 1, 2, 4
 _LITERAL, _BLOB = 1, 5
+_MOST_BITS: Final = 64
 _TABLE: Final = 7
 """The word of the table's header that has the place of the symbols, with their number behind it."""
 _SYMBOL_WORDS: Final = 6
@@ -122,6 +123,8 @@ class _Bits:
             if not piece & more:
                 return value
             shift += width - 1
+            if shift > _MOST_BITS:
+                raise InvalidError("a number is too large")
 
     def align(self) -> None:
         """Go on to the next 32 bits."""
