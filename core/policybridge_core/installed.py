@@ -1,4 +1,4 @@
-"""What is installed: told from files, without importlib.metadata, which takes longer."""
+"""The installed distributions, read from their files: importlib.metadata takes longer."""
 
 import re
 import sys
@@ -33,7 +33,7 @@ def _may_hold(place: Path, group: bytes) -> bool:
 
 
 def _described(folder: Path) -> Iterator[Path]:
-    """Give what describes the distributions in a folder of sys.path."""
+    """Give the folders of metadata in a folder of sys.path."""
     with suppress(OSError):
         yield from (each for each in folder.iterdir() if each.name.lower().endswith(("dist-info", "egg-info")))
 

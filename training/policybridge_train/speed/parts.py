@@ -104,7 +104,7 @@ class Part:
         self.checked = self.bytes
 
     def settle(self, moves: Sequence[Move], seen: "Seen", rules: "Rules") -> set[str]:
-        """Accept the moves that saved cycles, the greatest first, as far as there is room; give what they changed."""
+        """Accept the moves that saved cycles, the greatest first, as far as there is room; give their functions."""
         search, before, graph = self.search, self.search.sizes, CallGraph(self.search.sites, self.search.sizes)
         credited = []
         for move in moves:

@@ -156,7 +156,7 @@ def _system(folder: Path) -> System:
 
 
 def _carried(name: str, value: str) -> str:
-    """Give what a new folder needs of a variable: it has CMake's own flags of a type, and lines choose its linker."""
+    """Give a variable's value for a new folder, without CMake's own flags of a type and without the linker's name."""
     flags, _, build_type = name.partition("_FLAGS_")
     if flags.endswith("_LINKER_FLAGS"):
         return " ".join(word for word in value.split(" ") if not word.startswith(("-fuse-ld=", "--ld-path=")))

@@ -27,9 +27,7 @@ _BUILD: Final = (
     "CC='policybridge run -- clang'"
 )
 
-_AT_LINK: Final = lacking(
-    "all decisions at link time are the compiler's own: policybridge-run alone gives the linker a plugin"
-)
+_AT_LINK: Final = "all decisions at link time are the compiler's own: policybridge-run alone gives the linker a plugin"
 
 
 def host(compiler: Sequence[str], arguments: argparse.Namespace, *, optional: bool) -> int:
@@ -136,7 +134,7 @@ def _told(report: Report, arguments: argparse.Namespace, command: Sequence[str])
         _remark(report.note, command)
     is_asked = arguments.policy or arguments.decisions
     if is_asked and arguments.task == INLINE.name and CompilerCommand.of(command).links_with_lto:
-        _remark(_AT_LINK, command)
+        _remark(lacking(_AT_LINK), command)
     return report.status
 
 

@@ -1,4 +1,4 @@
-"""The table of tasks, by which a command line is read without importing one."""
+"""The table of tasks: a command line is checked against it without importing a task, which needs numpy."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +21,7 @@ DEFAULT: Final = "inline"
 """The task of a command line that names none."""
 
 INLINING: Final = frozenset({Kind.CLANG, Kind.CC1, Kind.ZIG, Kind.OPT})
-"""The kinds of compilers that ask about it."""
+"""The kinds of compilers that ask about inlining."""
 
 
 def asks_to_inline(command: Sequence[str]) -> bool:
