@@ -12,10 +12,13 @@ _PIECE = 1 << 16
 
 
 @contextmanager
-def leaving(successor: int | None = None) -> Iterator[int]:
-    """Give the port; later connections to it reach the port ``successor``, and without one they are refused."""
+def leaving(successor: int | None = None, times: int = 1) -> Iterator[int]:
+    """Give the port; the first ``times`` connections are to such a server.
+
+    Later ones reach the port ``successor``, and without one they are refused.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=_serve, args=(listener, successor), daemon=True).start()
+        threading.Thread(target=_serve, args=(listener, successor, times), daemon=True).start()
         try:
             yield listener.getsockname()[1]
         finally:
@@ -24,19 +27,24 @@ def leaving(successor: int | None = None) -> Iterator[int]:
                 listener.shutdown(socket.SHUT_RDWR)
 
 
-def _serve(listener: socket.socket, successor: int | None) -> None:
+def _serve(listener: socket.socket, successor: int | None, times: int) -> None:
     with suppress(OSError):
-        peer, _ = listener.accept()
-        with peer:
-            peer.sendall(frame(SETTINGS, 0, 0))
-            _await_call(peer)
-            if successor is None:
-                listener.close()
-            peer.sendall(frame(GOAWAY, 0, 0, bytes(8)))
+        for _ in range(times):
+            _refuse(listener, last=successor is None)
         while successor is not None:
             near, far = listener.accept()[0], socket.create_connection(("127.0.0.1", successor))
             for ends in ((near, far), (far, near)):
                 threading.Thread(target=_carry, args=ends, daemon=True).start()
+
+
+def _refuse(listener: socket.socket, *, last: bool) -> None:
+    peer, _ = listener.accept()
+    with peer:
+        peer.sendall(frame(SETTINGS, 0, 0))
+        _await_call(peer)
+        if last:
+            listener.close()
+        peer.sendall(frame(GOAWAY, 0, 0, bytes(8)))
 
 
 def _await_call(peer: socket.socket) -> None:

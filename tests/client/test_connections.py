@@ -292,10 +292,28 @@ class TestGrpc(RemoteContract):
             open_session(connection)
 
     @pytest.mark.timeout(20)
-    def test_a_session_that_a_leaving_server_refused_is_opened_at_its_successor(self, server: RunningServer) -> None:
+    @pytest.mark.parametrize("servers", [1, 3])
+    def test_a_session_that_leaving_servers_refused_is_opened_at_their_successor(
+        self, server: RunningServer, servers: int
+    ) -> None:
         successor = int(server.grpc.rpartition(":")[2])
-        with leaving(successor) as port, connect(f"grpc:127.0.0.1:{port}") as connection:
+        with leaving(successor, servers) as port, connect(f"grpc:127.0.0.1:{port}") as connection:
             assert add(open_session(connection), 2, 3) == 5
+
+    @pytest.mark.timeout(60)
+    def test_a_call_that_leaving_servers_refused_is_made_at_their_successor(self, server: RunningServer) -> None:
+        successor = int(server.grpc.rpartition(":")[2])
+        with leaving(successor, 3) as port, connect(f"grpc:127.0.0.1:{port}") as connection:
+            connection.check()
+        observation = pack(SUM.features, {"a": 2, "b": 3, "unknown": [0, 0, 0]})
+        with leaving(successor, 3) as port, GrpcConnection(f"127.0.0.1:{port}", 10) as connection:
+            answer = connection.evaluate_once(PolicyReference("sum"), SUM.features, observation, SUM.advice)
+        assert answer.policy.name == "sum"
+
+    @pytest.mark.timeout(60)
+    def test_servers_that_leave_for_ever_refuse_a_session_within_its_time_limit(self) -> None:
+        with leaving(0, 1000) as port, connect(f"grpc:127.0.0.1:{port}") as connection, pytest.raises(UnavailableError):
+            open_session(connection)
 
 
 class _TestGrpcWith(TestGrpc):

@@ -12,8 +12,8 @@ from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
 from policybridge.v1.tensor_pb2 import EncodedTensors
 from policybridge_client.contract import FormReference
 from policybridge_client.credentials import Credentials
-from policybridge_client.grpc_channel import ask, close_channel, open_channel, token_metadata, was_closed
-from policybridge_client.grpc_stream import RefusedError, Stream, error_of, with_cure
+from policybridge_client.grpc_channel import ask, close_channel, open_channel, token_metadata, until_taken, was_closed
+from policybridge_client.grpc_stream import Stream, error_of, with_cure
 from policybridge_client.spool import PATIENCE
 from policybridge_core.closing import Closing
 from policybridge_core.errors import InvalidError, PolicyBridgeError, UnavailableError
@@ -127,10 +127,7 @@ class GrpcConnection(Closing):
             evaluates=options.evaluates and self._serdes_name == "bitstream",
         )
         due = monotonic() + self._timeout
-        try:
-            session = GrpcSession(self._stream(due), opening, signature, self._serdes)
-        except RefusedError:
-            session = GrpcSession(self._stream(due), opening, signature, self._serdes)
+        session = until_taken(lambda: GrpcSession(self._stream(due), opening, signature, self._serdes), due)
         session.server = f"{'grpcs' if self._secure else 'grpc'}:{self._target}"
         session.asked, session.options = policy, options
         session.new_stream = self._stream
@@ -145,7 +142,7 @@ class GrpcConnection(Closing):
     def check(self) -> None:
         """Check that the server answers an empty request, with advice or with an error."""
         try:
-            ask(self._stub.Evaluate, pb.EvaluateRequest(), self._target, self._timeout, self._metadata)
+            self._ask(self._stub.Evaluate, pb.EvaluateRequest())
         except grpc.RpcError as failure:
             if failure.code() is grpc.StatusCode.UNAVAILABLE:
                 raise UnavailableError(
@@ -156,7 +153,7 @@ class GrpcConnection(Closing):
         """Report the outcome of any session."""
         request = pb.ReportOutcomeRequest(session_id=session_id, outcome=outcome_to_pb(outcome))
         try:
-            ask(self._stub.ReportOutcome, request, self._target, self._timeout, self._metadata)
+            self._ask(self._stub.ReportOutcome, request)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
 
@@ -175,11 +172,19 @@ class GrpcConnection(Closing):
         # Behind a large request, or a session, even a small one can wait for a server that reads nothing.
         self._plain = self._plain and request.ByteSize() <= _SMALL
         try:
-            response = ask(self._stub.Evaluate, request, self._target, self._timeout, self._metadata, plain=self._plain)
+            response = self._ask(self._stub.Evaluate, request, plain=self._plain)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target) from failure
         layout, values = serdes.decode(response.encoded.data)
         return OneShotAdvice(values, layout, version_from_pb(response.policy))
+
+    def _ask(self, method: Any, request: Any, *, plain: bool = False) -> Any:
+        due = monotonic() + self._timeout
+
+        def once() -> Any:
+            return ask(method, request, self._target, due - monotonic(), self._metadata, plain=plain)
+
+        return until_taken(once, due)
 
     def close(self) -> None:
         """Close the channel; its sessions end, and no call follows."""

@@ -1,15 +1,18 @@
 """Channels to a server, in plaintext or over TLS, and the metadata that carries the token."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from ipaddress import ip_address
-from typing import Any, Final
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
 
 import grpc
 
 from policybridge_client.credentials import Credentials, read_file
-from policybridge_core.errors import DeadlineError, InvalidError, PreconditionError
+from policybridge_core.errors import DeadlineError, InvalidError, PreconditionError, UnavailableError
+
+T = TypeVar("T")
 
 _GRACE: Final = 0.5
 """Seconds that a call may take beyond its deadline, in which gRPC itself ends it."""
@@ -19,6 +22,12 @@ _LATE: Final = "Deadline Exceeded"
 
 _CLOSING: Final = 1.0
 """Seconds to wait for the end of a channel."""
+
+_REFUSED: Final = ("GOAWAY received", "RST_STREAM with error code 7")
+"""In gRPC's details of a call that the server has not seen: it is leaving, or takes no more streams."""
+
+_AGAIN: Final = (0.0, 0.01, 0.1, 1.0)
+"""Seconds before each further try of a refused call: gRPC may give the connection that refused one to the next, too."""
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -86,7 +95,7 @@ def ask(  # noqa: PLR0913 - by keyword
         InvalidError: the server says that all is well, and gives no answer.
 
     """
-    late = DeadlineError(f"no answer from the server at {target} within {timeout:g} s")
+    late = DeadlineError(f"no answer from the server at {target} within {round(timeout, 3):g} s")
     make = method if plain else partial(_within, method)
     try:
         answer = make(request, timeout=timeout, metadata=metadata)
@@ -100,6 +109,34 @@ def ask(  # noqa: PLR0913 - by keyword
     if answer is None:
         raise InvalidError(f"the server at {target} ended a call without its answer")
     return answer
+
+
+class RefusedError(UnavailableError):
+    """The server refused a call unseen, so that it can be made again.
+
+    Cure: begin the call again; see `until_taken`.
+    """
+
+
+def was_refused(failure: grpc.RpcError) -> bool:
+    """Say whether the server has not seen the call that failed so."""
+    left = failure.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    return left and any(each in (failure.details() or "") for each in _REFUSED)
+
+
+def until_taken(call: Callable[[], T], due: float) -> T:
+    """Make a call again, at most four times, while servers refuse it unseen and ``due`` (monotonic) has not come."""
+    for wait in _AGAIN:
+        try:
+            return call()
+        except RefusedError:
+            if monotonic() + wait >= due:
+                raise
+        except grpc.RpcError as failure:
+            if not was_refused(failure) or monotonic() + wait >= due:
+                raise
+        sleep(wait)
+    return call()
 
 
 def was_closed(target: str) -> PreconditionError:

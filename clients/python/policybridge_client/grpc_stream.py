@@ -11,7 +11,7 @@ import grpc
 
 from policybridge.v1 import policy_service_pb2 as pb
 from policybridge.v1.policy_service_pb2_grpc import PolicyServiceStub
-from policybridge_client.grpc_channel import Metadata
+from policybridge_client.grpc_channel import Metadata, RefusedError, was_refused
 from policybridge_core.errors import (
     DeadlineError,
     PolicyBridgeError,
@@ -22,9 +22,6 @@ from policybridge_core.errors import (
 from policybridge_core.lacking import lacking
 
 _NO_REASON: Final = "no reason given"
-
-_REFUSED: Final = ("GOAWAY received", "RST_STREAM with error code 7")
-"""In gRPC's details of a call that the server has not seen: it is leaving, or takes no more streams."""
 
 _OWN: Final = (_NO_REASON, "Stream removed", "Received http2 header", "No status received", "Exception deserializing")
 """Beginnings of details that are gRPC's own and do not name the server."""
@@ -37,13 +34,6 @@ _WAITING: Final = 64
 
 _LOOK: Final = 0.001
 """Seconds between two looks at whether it takes one."""
-
-
-class RefusedError(UnavailableError):
-    """The server refused a call unseen, so that it can be made again.
-
-    Cure: begin the call again, once.
-    """
 
 
 class Stream:
@@ -219,6 +209,6 @@ def error_of(failure: grpc.RpcError, target: str) -> PolicyBridgeError:
     status, details = failure.code().value[0], failure.details() or _NO_REASON
     # The client did not cancel: the server stopped while it received the call.
     if failure.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        refused = any(each in details for each in _REFUSED)
-        return (RefusedError if refused else UnavailableError)(f"the server at {target}: {with_cure(details)}")
+        kind = RefusedError if was_refused(failure) else UnavailableError
+        return kind(f"the server at {target}: {with_cure(details)}")
     return error_from_status(status, f"the server at {target}: {details}" if details.startswith(_OWN) else details)

@@ -338,22 +338,23 @@ def test_a_server_that_leaves_as_a_session_is_opened_is_unavailable(connect: Con
         connect(f"grpc:127.0.0.1:{port}").open("sum", SUM)
 
 
-def test_a_session_that_a_leaving_server_refused_is_opened_at_its_successor(
-    connect: Connect, recording: Recording
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_session_that_leaving_servers_refused_is_opened_at_their_successor(
+    connect: Connect, recording: Recording, servers: int
 ) -> None:
-    with leaving(int(recording.server.grpc.rpartition(":")[2])) as port:
+    with leaving(int(recording.server.grpc.rpartition(":")[2]), servers) as port:
         assert connect(f"grpc:127.0.0.1:{port}").open("sum", SUM).ask(a=1, b=1).value.item() == 2
 
 
-def test_a_call_that_a_leaving_server_refused_is_made_at_its_successor(
+def test_a_call_that_leaving_servers_refused_is_made_at_their_successor(
     channel: Channel, connect: Connect, recording: Recording
 ) -> None:
     session = channel.open("sum", SUM)
     session.close()
     successor = int(recording.server.grpc.rpartition(":")[2])
-    with leaving(successor) as port:
+    with leaving(successor, 3) as port:
         connect(f"grpc:127.0.0.1:{port}").say("check")
-    with leaving(successor) as port:
+    with leaving(successor, 3) as port:
         connect(f"grpc:127.0.0.1:{port}").report_past(session.told[0], "ok", size=3)
     assert recording.outcome(session.told[0]) == Outcome({"size": 3.0}, "ok")
 

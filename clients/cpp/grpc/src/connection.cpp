@@ -97,14 +97,14 @@ private:
     return status.ok() ? Status() : server_.status_of(end, status);
   }
 
-  /// Make a unary call, and once more within the same time-out if the server has not seen it.
+  /// Make a unary call, again within the same time-out if the server has not seen it.
   template <class Method, class Request, class Response>
   std::pair<WaitEnd, ::grpc::Status> call(Method method, const Request &request, Response &response) {
-    const auto begun = CallDeadline::Clock::now();
-    const auto first = try_call(method, request, response, {});
-    if (!was_refused(server_.status_of(first.first, first.second)))
-      return first;
-    return try_call(method, request, response, CallDeadline::Clock::now() - begun);
+    Tries tries(server_.timeout);
+    std::pair<WaitEnd, ::grpc::Status> ended = try_call(method, request, response, {});
+    while (tries.again(server_.status_of(ended.first, ended.second)))
+      ended = try_call(method, request, response, tries.spent());
+    return ended;
   }
 
   template <class Method, class Request, class Response>

@@ -11,15 +11,15 @@ namespace policybridge {
 
 Result<std::unique_ptr<Session>> GrpcSession::open(Calls calls, std::string server, const OpenOptions &options,
                                                    const Signature &signature) {
-  const auto begun = CallDeadline::Clock::now();
   std::unique_ptr<Stream> stream = calls(std::chrono::microseconds::max());
+  Tries tries(stream->timeout());
   v1::SessionRequest request;
   *request.mutable_open() = to_message(options, signature);
   v1::SessionResponse response;
   Status status = stream->request({}, request, response);
-  if (was_refused(status)) {
+  while (tries.again(status)) {
     stream = calls(std::chrono::microseconds::max());
-    status = stream->request({}, request, response, CallDeadline::Clock::now() - begun);
+    status = stream->request({}, request, response, tries.spent());
   }
   if (!status.ok())
     return status;

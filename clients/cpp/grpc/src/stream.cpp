@@ -4,12 +4,26 @@
 #include "utf8.h"
 
 #include <algorithm>
+#include <array>
+#include <thread>
 
 namespace policybridge {
 namespace {
 
 /// How long to wait for a server to confirm the end of a session.
 constexpr std::chrono::microseconds closing = std::chrono::seconds(1);
+
+/// The waits before further tries: gRPC may give the connection that refused a call to the next one, too.
+constexpr std::array<std::chrono::milliseconds, 4> again_after = {{
+    std::chrono::milliseconds(0), std::chrono::milliseconds(10), std::chrono::milliseconds(100),
+    std::chrono::milliseconds(1000)}};
+
+/// Whether a server has not seen the call that failed so: it is leaving, or takes no more streams.
+bool was_refused(const Status &status) {
+  // gRPC tells it in its text alone.
+  const auto told = [&](const char *text) { return status.message().find(text) != std::string::npos; };
+  return status.code() == StatusCode::Unavailable && (told("GOAWAY received") || told("RST_STREAM with error code 7"));
+}
 
 } // namespace
 
@@ -35,10 +49,14 @@ Status GrpcServer::status_of(WaitEnd end, const ::grpc::Status &failure) const {
   return status_of(failure);
 }
 
-bool was_refused(const Status &status) {
-  // gRPC tells it in its text alone.
-  const auto told = [&](const char *text) { return status.message().find(text) != std::string::npos; };
-  return status.code() == StatusCode::Unavailable && (told("GOAWAY received") || told("RST_STREAM with error code 7"));
+bool Tries::again(const Status &status) {
+  if (made_ == again_after.size() || !was_refused(status))
+    return false;
+  const std::chrono::milliseconds wait = again_after[made_++];
+  if (spent() + wait >= timeout_)
+    return false;
+  std::this_thread::sleep_for(wait);
+  return true;
 }
 
 Stream::Stream(const std::shared_ptr<::grpc::Channel> &channel, GrpcServer server, std::shared_ptr<CallDeadlines> deadlines)

@@ -30,8 +30,22 @@ struct GrpcServer {
   Status status_of(WaitEnd end, const ::grpc::Status &failure) const;
 };
 
-/// Whether a server has not seen the call that failed so: it is leaving, or takes no more streams.
-bool was_refused(const Status &status);
+/// The tries of one call, within one time-out: it is made again, at most four times, while servers refuse it unseen.
+class Tries {
+public:
+  explicit Tries(std::chrono::microseconds timeout) : timeout_(timeout) {}
+
+  /// The time since the first try began.
+  CallDeadline::Clock::duration spent() const { return CallDeadline::Clock::now() - begun_; }
+
+  /// Whether there is to be another try after one that ended as `status`; wait until it is due.
+  bool again(const Status &status);
+
+private:
+  const std::chrono::microseconds timeout_;
+  const CallDeadline::Clock::time_point begun_ = CallDeadline::Clock::now();
+  std::size_t made_ = 0;
+};
 
 /// One Session RPC with one request under way at a time. Each wait has its own deadline.
 class Stream {
@@ -50,6 +64,8 @@ public:
   /// Wait for a further answer to the latest request; once its time-out is over, no more are waited for. An error ends the
   /// session.
   Status next(v1::SessionResponse &response);
+
+  std::chrono::microseconds timeout() const noexcept { return server_.timeout; }
 
   /// Send messages that get no answer. An error ends the session.
   Status send(Span<const v1::SessionRequest> messages);
