@@ -353,6 +353,26 @@ def test_a_node_without_the_compiler_ends_the_run_and_is_named(farm: RayFarm) ->
     assert farm.running.over
 
 
+def test_nothing_looks_at_the_cluster_after_the_end_of_a_farm(
+    cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, slow, looking = farm_nodes.cluster_nodes, threading.Event(), threading.Event()
+
+    def look() -> list[dict[str, Any]]:
+        if slow.is_set():
+            looking.set()
+            threading.Event().wait(0.5)
+        return given()
+
+    monkeypatch.setattr(farm_nodes, "cluster_nodes", look)
+    with RayFarm(FarmOptions(cluster.address, memory=64)) as farm:
+        farm.do(Placing(farm.share_file(Path(__file__))))
+        slow.set()
+        assert looking.wait(60)
+    assert "policybridge-ray" not in {each.name for each in threading.enumerate()}
+    assert not ray.is_initialized()
+
+
 def test_an_address_of_rays_client_is_refused_with_what_would_be_right(
     capsys: pytest.CaptureFixture[str], corpus: Corpus
 ) -> None:

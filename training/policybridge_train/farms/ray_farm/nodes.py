@@ -154,6 +154,9 @@ class Nodes:
             ray.wait(ends, num_returns=len(ends), timeout=_ENDED_WITHIN)
         for actor in [*(group.compilers for group in groups), *servers]:
             ray.kill(actor)
+        # A look after ray.shutdown would start Ray anew, by its auto_init_hook.
+        if self._watcher is not None:
+            self._watcher.join(_ENDED_WITHIN)
 
 
 def _class(kind: type, **options: Any) -> Any:
