@@ -24,6 +24,11 @@ class Table(torch.nn.Module):
         return self.table[x]
 
 
+class Mixture(torch.nn.Module):
+    def forward(self, hot: torch.Tensor, users: torch.Tensor, cost: torch.Tensor) -> torch.Tensor:
+        return (users + cost) * hot
+
+
 class Both(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"same": x, "minus": -x}

@@ -28,6 +28,11 @@ from tests.frameworks import LOGITS, expected_decisions, feature_names, llvm_obs
 # Its 48 MB are above malloc's largest threshold for mmap (32 MiB), so that they go back to the system when freed.
 _TABLE = 12 * 2**20
 ADVICE = TensorSpec("advice", ElementType.INT64)
+MIXTURE = (
+    TensorSpec("hot", ElementType.BOOL, ()),
+    TensorSpec("users", ElementType.FLOAT, ()),
+    TensorSpec("cost", ElementType.INT64, ()),
+)
 SESSION = SessionView("a", PolicyVersion("p", 1, ""))
 SAMPLES: dict[ElementType, list[Any]] = {
     ElementType.FLOAT: [1.5, -0.0, np.inf],
@@ -163,6 +168,23 @@ class TensorContract(BackendContract):
     def write_network(self, repository: Path, advice: TensorSpec = DECISION) -> None:
         """Add the policy ``network``: tests.frameworks' network, its input packed."""
         raise NotImplementedError
+
+    def write_mixture(self, repository: Path) -> None:
+        """Add the policy ``mixture`` of `MIXTURE`: the advice, a float, is ``users + cost`` if ``hot``, otherwise 0."""
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("count", [1, 2, 5])
+    def test_features_of_several_types_are_taken_alone_and_in_a_batch(self, tmp_path: Path, count: int) -> None:
+        self.write_mixture(tmp_path)
+        model = load(tmp_path, "mixture")
+        probe(model, must_answer=True)
+        features, advice = model.signature.features, model.signature.advice
+        assert features is not None
+        assert advice is not None
+        assert set(features.specs) == set(MIXTURE)
+        rows = [pack(features, {"hot": n != 3, "users": n / 2, "cost": n}) for n in range(1, count + 1)]
+        given = evaluate(model, join(features, rows), advice)[advice.name]
+        assert given.tolist() == [1.5 * n if n != 3 else 0 for n in range(1, count + 1)]
 
     def test_a_packed_input_is_made_of_its_features_by_name(self, tmp_path: Path) -> None:
         self.write_network(tmp_path)

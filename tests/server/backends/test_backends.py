@@ -20,7 +20,16 @@ from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import write_network as write_exported
 from tests.onnx_models import make_model, write_onnx
 from tests.repositories import answering, write_python
-from tests.server.backends.backends import ADVICE, SESSION, BackendContract, TensorContract, add_setting, evaluate, load
+from tests.server.backends.backends import (
+    ADVICE,
+    MIXTURE,
+    SESSION,
+    BackendContract,
+    TensorContract,
+    add_setting,
+    evaluate,
+    load,
+)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +159,19 @@ class TestOnnx(TensorContract):
         advice: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["batch", 1])
         model = make_model(nodes, {"x": x}, {"advice": advice}, {"table": np.ones(size, np.float32)})
         write_onnx(repository, "table", model)
+
+    def write_mixture(self, repository: Path) -> None:
+        nodes = [
+            helper.make_node("Cast", ["cost"], ["number"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["users", "number"], ["sum"]),
+            helper.make_node("Where", ["hot", "sum", "zero"], ["advice"]),
+        ]
+        inputs: dict[str, tuple[int, list[int | str]]] = {
+            spec.name: (ONNX_TYPES[spec.type], ["batch"]) for spec in MIXTURE
+        }
+        advice: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["batch"])
+        model = make_model(nodes, inputs, {"advice": advice}, {"zero": np.zeros((), np.float32)})
+        write_onnx(repository, "mixture", model)
 
     def write_network(self, repository: Path, advice: TensorSpec = DECISION) -> None:
         write_exported(repository, "network", "onnx", advice)

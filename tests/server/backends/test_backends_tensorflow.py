@@ -14,7 +14,7 @@ from policybridge_serdes import ElementType, Layout, TensorSpec, pack
 from policybridge_server.backends.contract import Model, WeightsBackend, load_backend
 from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import expected_decisions, feature_names, llvm_observations, require, write_network
-from tests.server.backends.backends import ADVICE, TensorContract, add_setting, evaluate, load
+from tests.server.backends.backends import ADVICE, MIXTURE, TensorContract, add_setting, evaluate, load
 
 require("tensorflow")
 require("ai_edge_litert")
@@ -50,6 +50,13 @@ class Contract(TensorContract):
         table = tf.Variable(tf.ones(size))
         spec = tf.TensorSpec([None, 1], tf.int64)
         self.add(repository, "table", lambda x: {"advice": tf.gather(table, x)}, {"x": spec})
+
+    def write_mixture(self, repository: Path) -> None:
+        def advise(hot: Any, users: Any, cost: Any) -> dict[str, Any]:
+            return {"advice": tf.where(hot, users + tf.cast(cost, tf.float32), 0)}
+
+        specs = {spec.name: tf.TensorSpec([None], tf.dtypes.as_dtype(spec.type.dtype)) for spec in MIXTURE}
+        self.add(repository, "mixture", advise, specs)
 
     def test_weights_alone_are_not_taken(self) -> None:
         assert not isinstance(load_backend(self.backend), WeightsBackend)

@@ -19,7 +19,7 @@ from policybridge_server.engine.probe import probe
 from policybridge_server.repository import Repository
 from tests.frameworks import ADVICE as DECISION
 from tests.frameworks import require, write_network
-from tests.server.backends.backends import ADVICE, TensorContract, add_setting, evaluate, load
+from tests.server.backends.backends import ADVICE, MIXTURE, TensorContract, add_setting, evaluate, load
 
 require("torch")
 require("safetensors")
@@ -60,6 +60,11 @@ class TestPrograms(TensorContract):
         folder = policy_folder(repository, "table", "torch")
         number = torch.zeros(3, 1, dtype=torch.int64)
         save_program(modules.Table(size), folder, [number], {"x": {0: Dim("batch")}})
+
+    def write_mixture(self, repository: Path) -> None:
+        dims = {spec.name: {0: Dim("batch")} for spec in MIXTURE}
+        folder = policy_folder(repository, "mixture", "torch")
+        save_program(modules.Mixture(), folder, [zeros(spec) for spec in MIXTURE], dims)
 
     def write_network(self, repository: Path, advice: TensorSpec = DECISION) -> None:
         write_network(repository, "network", "torch", advice)
@@ -168,6 +173,10 @@ class Declared(TensorContract):
     def write_table(self, repository: Path, size: int) -> None:
         toml = declare([INT64], TensorSpec("advice", ElementType.FLOAT))
         self.add(repository, "table", modules.Table(size), toml)
+
+    def write_mixture(self, repository: Path) -> None:
+        toml = declare(MIXTURE, TensorSpec("advice", ElementType.FLOAT, ()))
+        self.add(repository, "mixture", modules.Mixture(), toml)
 
     def test_one_of_several_outputs_is_named_in_the_settings(self, tmp_path: Path) -> None:
         self.add(tmp_path, "both", modules.Both(), declare([INT64], ADVICE))

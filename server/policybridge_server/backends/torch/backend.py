@@ -27,7 +27,7 @@ from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import TensorSpec, Values
 from policybridge_server.backends.artifacts import artifact_file, loading
 from policybridge_server.backends.contract import Batch, convert_settings, declared_signature
-from policybridge_server.backends.tensors import Interface, Port, TensorModel, TensorSettings
+from policybridge_server.backends.tensors import Array, Interface, Port, TensorModel, TensorSettings
 from policybridge_server.backends.torch.archive import check_script
 from policybridge_server.backends.torch.program import load_program
 from policybridge_server.backends.torch.weights import replace_program_weights
@@ -161,6 +161,13 @@ def _picking(module: Call, output: str | None) -> Call:
     return call
 
 
+def _shareable(array: Array) -> bool:
+    # PyTorch warns of a tensor over read-only memory, because writing to it would crash. It refuses strides between
+    # elements; one observation keeps its record's size as a stride, and to numpy it is contiguous nevertheless.
+    aligned = array.flags.aligned and not any(stride % array.itemsize for stride in array.strides)
+    return array.flags.writeable and aligned
+
+
 class TorchModel(TensorModel):
     """A callable of tensors as a model."""
 
@@ -170,8 +177,7 @@ class TorchModel(TensorModel):
 
     def evaluate(self, batch: Batch) -> Values:
         """Run the model once for all observations of the batch."""
-        # PyTorch warns of a tensor over read-only memory, because writing to it would crash.
-        feeds = [each if each.flags.writeable else each.copy() for each in self._interface.feeds(batch.values)]
+        feeds = [each if _shareable(each) else each.copy() for each in self._interface.feeds(batch.values)]
         try:
             with torch.inference_mode():
                 result = self._call(*map(torch.from_numpy, feeds))
