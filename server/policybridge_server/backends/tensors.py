@@ -4,6 +4,7 @@ An input is the feature of the same name. With ``[settings.pack.INPUT]`` it is s
 side by side and converted to the input's type: 38 named inputs cost ONNX Runtime 46 µs a call, one packed tensor 7 µs.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -202,7 +203,12 @@ def choose_output(names: Sequence[str], settings: TensorSettings) -> str:
     """
     if settings.output is None and len(names) == 1:
         return names[0]
-    if settings.output is None or settings.output not in names:
+    if settings.output is None:
+        raise PreconditionError(
+            f"the model has several outputs, {', '.join(names)}; say in policy.toml which one is the advice: "
+            f"`output = {json.dumps(names[0])}` under [settings]"
+        )
+    if settings.output not in names:
         raise PreconditionError(f"settings.output is {settings.output!r}; the model's outputs are {', '.join(names)}")
     return settings.output
 
