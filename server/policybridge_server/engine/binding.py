@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_core.text import meant
@@ -187,9 +188,14 @@ def _move_tensors(model: Layout, sources: Mapping[str, TensorSpec], fills: Mappi
         made: Values = np.empty(len(values), model.dtype)
         for spec in model.specs:
             for row in range(len(values)):
-                made[spec.name][row] = (
-                    values[sources[spec.name].name][row] if spec.name in sources else fills[spec.name]
-                )
+                given = values[sources[spec.name].name][row] if spec.name in sources else fills[spec.name]
+                made[spec.name][row] = with_rank(given, len(spec.shape))
         return made
 
     return move
+
+
+def with_rank(array: npt.NDArray[Any], rank: int) -> npt.NDArray[Any]:
+    """Give ``array`` with ``rank`` dimensions: leading dimensions of 1 are added or left out."""
+    more = rank - array.ndim
+    return array.reshape((1,) * more + array.shape[max(-more, 0) :]) if more else array

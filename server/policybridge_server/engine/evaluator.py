@@ -10,7 +10,7 @@ from policybridge_core.authors import interrupts
 from policybridge_core.errors import PolicyFailedError
 from policybridge_serdes import Layout, Signature, Values, join
 from policybridge_server.backends.contract import Batch, Model
-from policybridge_server.engine.binding import Binding
+from policybridge_server.engine.binding import Binding, with_rank
 from policybridge_server.engine.decision import Decision, Result
 from policybridge_server.engine.failures import Failures
 from policybridge_server.engine.head import Head
@@ -36,7 +36,7 @@ class Evaluator:
         self._mask = None if head is None else head.mask_of(signature.features)
         self._model_layout = binding.advice if head is None else head.scores
         self._is_float = signature.advice.type.dtype.kind == "f"
-        self._same_layout = self._advice.dtype == binding.advice.dtype
+        self._same_layout = _has_same_layout(self._advice, binding.advice)
 
     def results(self, model: Model, decisions: Sequence[Decision]) -> list[Result]:
         """Give the advice or the error of each decision, in order."""
@@ -67,7 +67,7 @@ class Evaluator:
         values, given = self._evaluate(model, decisions)
         if self._head is not None:
             return self._chosen(self._head, decisions, values, given)
-        advice = given if self._same_layout else _renamed(given, self._advice.dtype)
+        advice = given if self._same_layout else _renamed(given, self._advice)
         rows = [advice[row : row + 1] for row in range(len(decisions))]
         return [self._without_nan(row) for row in rows] if self._is_float else [(row, None) for row in rows]
 
@@ -95,10 +95,21 @@ def _elements(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return column[0] if column.dtype.hasobject else column
 
 
-def _renamed(advice: Values, dtype: np.dtype[np.void]) -> Values:
+def _has_same_layout(one: Layout, other: Layout) -> bool:
+    # The type of a record does not have the shapes of tensors that vary.
+    ranks = [[len(spec.shape) for spec in layout.specs] for layout in (one, other)]
+    return one.dtype == other.dtype and ranks[0] == ranks[1]
+
+
+def _renamed(advice: Values, layout: Layout) -> Values:
     # The same bytes under the client's name and shape, such as [1] for a scalar. Object references cannot be viewed.
-    return advice.astype(dtype) if dtype.hasobject else advice.view(dtype)
+    if layout.fixed:
+        return advice.view(layout.dtype)
+    (spec,), renamed = layout.specs, advice.astype(layout.dtype)
+    for row, array in enumerate(renamed[spec.name]):
+        renamed[spec.name][row] = with_rank(array, len(spec.shape))
+    return renamed
 
 
 def _renamed_result(result: Result, advice: Layout) -> Result:
-    return (_renamed(result[0], advice.dtype), result[1]) if isinstance(result, tuple) else result
+    return (_renamed(result[0], advice), result[1]) if isinstance(result, tuple) else result
