@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import VARIES, ElementType, Layout, TensorSpec, Values
-from policybridge_server.backends.contract import Batch, ModelSignature
+from policybridge_server.backends.contract import Batch, ModelSignature, batch_cure
 
 Array = npt.NDArray[Any]
 
@@ -246,6 +246,7 @@ def _check_packs(packs: Mapping[str, Pack], specs: Sequence[TensorSpec]) -> None
             numbers = "" if count == len(pack.features) else f", {count} elements,"
             raise PreconditionError(
                 f"settings.pack packs {len(pack.features)} features{numbers} into the input {known[name]}"
+                f"{batch_cure(known[name])}"
             )
 
 

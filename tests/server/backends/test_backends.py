@@ -259,6 +259,44 @@ class TestOnnx(TensorContract):
         with pytest.raises(PreconditionError, match=r"packs 2 features, 76 elements, into the input x: float\[9\]"):
             load(tmp_path, "packed")
 
+    def test_batch_in_the_settings_is_named_as_the_cure_of_a_packed_input_that_is_open(self, tmp_path: Path) -> None:
+        # As the converters of LightGBM and CatBoost write their models.
+        node = helper.make_node("Identity", ["x"], ["advice"])
+        x: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["", 2])
+        advice: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["N", 2])
+        toml = "[settings.pack.x]\nfeatures = ['cost', 'users']"
+        write_onnx(tmp_path, "packed", make_model([node], {"x": x}, {"advice": advice}), toml)
+        with pytest.raises(PreconditionError, match=r"into the input x: float\[-1, 2\].*set `batch = true`"):
+            load(tmp_path, "packed")
+        (tmp_path / "packed" / "policy.toml").write_text(f'backend = "onnx"\n[settings]\nbatch = true\n{toml}')
+        assert load(tmp_path, "packed").batched
+
+    def test_labels_whose_file_says_that_there_is_one_are_given_in_batches(self, tmp_path: Path) -> None:
+        # As LightGBM's converter writes a classifier.
+        node = helper.make_node("ArgMax", ["x"], ["label"], axis=1, keepdims=0)
+        x: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["N", 2])
+        label: tuple[int, list[int | str]] = (TensorProto.INT64, [1])
+        write_onnx(tmp_path, "labels", make_model([node], {"x": x}, {"label": label}), "[settings]\nbatch = true")
+        model, spec = load(tmp_path, "labels"), TensorSpec("label", ElementType.INT64, ())
+        assert model.signature.advice == spec
+        assert probe(model, must_answer=True).least == 1
+        features = Layout((TensorSpec("x", ElementType.FLOAT, (2,)),))
+        rows = [pack(features, {"x": [1, number]}) for number in (0, 2, 3)]
+        assert evaluate(model, join(features, rows), spec)["label"].tolist() == [0, 1, 1]
+
+    def test_zipmap_is_named_as_the_cause_of_an_output_that_is_no_tensor(self, tmp_path: Path) -> None:
+        # As scikit-learn's converter writes a classifier by default.
+        node = helper.make_node("ZipMap", ["x"], ["odds"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])
+        odds = helper.make_sequence_type_proto(
+            helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+        )
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 2])
+        graph = helper.make_graph([node], "odds", [x], [helper.make_value_info("odds", odds)])
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+        write_onnx(tmp_path, "odds", helper.make_model(graph, opset_imports=opsets, ir_version=9))
+        with pytest.raises(PreconditionError, match=r"seq\(map\(.*zipmap=False"):
+            load(tmp_path, "odds")
+
     def test_a_missing_file_of_tensors_is_named_as_the_model_names_it(self, tmp_path: Path) -> None:
         self.write_table(tmp_path, 64)
         file = tmp_path / "table" / "1" / "model.onnx"

@@ -1,6 +1,6 @@
 """Backend `onnx`: ONNX models in ONNX Runtime, one thread per operator unless ``policy.toml`` asks for more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -130,7 +130,7 @@ class OnnxModel(TensorModel):
         super().__init__(Interface(inputs, _port(output), settings))
         self._names = [port.name for port in inputs]
         self._outputs = [output.name]
-        self._bindable = _bindable(self._interface)
+        self._bindable = _bindable(self._interface, output.shape)
         self._bound: dict[int, BoundBatch] = {}
 
     def evaluate(self, batch: Batch) -> Values:
@@ -155,12 +155,23 @@ class OnnxModel(TensorModel):
         del self._session
 
 
-def _bindable(interface: Interface) -> bool:
+def _bindable(interface: Interface, declared: Sequence[object]) -> bool:
+    # LightGBM's converter declares [1] for one label of each observation. ONNX Runtime gives as many as there are,
+    # but not into an array that it is given.
+    if interface.batched and all(isinstance(size, int) for size in declared[:1]):
+        return False
     features, advice = interface.signature.features, interface.signature.advice
     return features is not None and features.fixed and advice is not None and advice.fixed
 
 
 def _port(node: ort.NodeArg) -> Port:
     if node.type not in _ONNX_TYPES:
-        raise PreconditionError(f"{node.name} has the type {node.type}; supported are {', '.join(_ONNX_TYPES)}")
+        raise PreconditionError(
+            f"{node.name} has the type {node.type}; supported are {', '.join(_ONNX_TYPES)}{_zipmap(node)}"
+        )
     return Port(node.name, _ONNX_TYPES[node.type], node.shape)
+
+
+def _zipmap(node: ort.NodeArg) -> str:
+    # The default of the converters for classifiers.
+    return ". Convert a classifier with zipmap=False, which makes it a tensor" if "seq(map(" in node.type else ""
