@@ -225,3 +225,27 @@ def test_without_declared_features_a_policy_has_all_of_the_client_and_with_them_
     advice = TensorSpec("advice", ElementType.INT64, (2,))
     with open_runner(f"inprocess:{tmp_path}", policy="names", features=features, advice=advice) as runner:
         assert np.asarray(runner.evaluate()).tolist() == seen
+
+
+@pytest.mark.parametrize("place", ["helper.py", "helper/__init__.py"])
+def test_a_module_beside_the_policy_that_is_imported_by_its_name_alone_is_refused_with_the_line_that_imports_it(
+    tmp_path: Path, place: str
+) -> None:
+    write_python(tmp_path, "own", "import helper\n" + answering("helper.COST"))
+    beside = tmp_path / "own" / "1" / place
+    beside.parent.mkdir(exist_ok=True)
+    beside.write_text("COST = 1\n")
+    with pytest.raises(PreconditionError, match=r"No module named 'helper'.*`from \.helper import …`"):
+        load(tmp_path, "own")
+
+
+def test_a_missing_module_that_is_not_beside_the_policy_is_said_as_python_says_it(tmp_path: Path) -> None:
+    write_python(tmp_path, "own", "import helper\n" + answering("1"))
+    with pytest.raises(PreconditionError, match=r"No module named 'helper' \(policy.py, line 1\)$"):
+        load(tmp_path, "own")
+
+
+def test_a_class_of_another_name_is_refused_with_the_setting_that_names_it(tmp_path: Path) -> None:
+    write_python(tmp_path, "own", answering("1").replace("Policy", "MyPolicy"))
+    with pytest.raises(PreconditionError, match=r"no class 'Policy'; .* `name` under \[settings\]"):
+        load(tmp_path, "own")

@@ -116,8 +116,18 @@ def _import(file: Path) -> ModuleType:
         _forget(module)
         if interrupts(error):
             raise
-        raise PreconditionError(f"{file} cannot be imported: {describe(error)}") from error
+        raise PreconditionError(f"{file} cannot be imported: {describe(error)}{_beside(error, file)}") from error
     return module
+
+
+def _beside(error: BaseException, file: Path) -> str:
+    """Return the cure of ``import helper``, if ``helper.py`` is in the version's folder: it is no place of modules."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    if not isinstance(name, str) or not name.isidentifier():
+        return ""
+    places = (file.parent / f"{name}.py", file.parent / name / "__init__.py")
+    found = any(place.is_file() for place in places)
+    return f"; it is beside {file.name}, from where it is imported by `from .{name} import …`" if found else ""
 
 
 def _forget(module: ModuleType) -> None:
@@ -137,7 +147,9 @@ def _forget_beside(name: str) -> None:
 
 def _make(file: Path, module: ModuleType, name: str, models: Mapping[str, ConsultedModel]) -> Any:
     if not hasattr(module, name):
-        raise PreconditionError(f"{file} has no class {name!r}")
+        raise PreconditionError(
+            f"{file} has no class {name!r}; if it has another name, policy.toml says so: `name` under [settings]"
+        )
     try:
         policy = getattr(module, name)(models) if models else getattr(module, name)()
     except BaseException as error:
