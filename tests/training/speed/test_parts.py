@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 from policybridge_train.compiling.module import Module
+from policybridge_train.speed.calls import FlipGains
 from policybridge_train.speed.costs import owned
 from policybridge_train.speed.parts import Part, Region, Room, Rules, Seen, too_much
 from policybridge_train.tasks.callgrind import Counted
@@ -42,7 +43,7 @@ def _settled(room: float, *grown: int, cycles: int = 1000) -> tuple[Part, set[st
     moves = [Choice(name, "skip sink", graph.set_of([name])) for name in names]
     sizes = {name: 1000 + more for name, more in zip(names, grown, strict=True)}
     counted = Counted(10_000, dict.fromkeys(names, 2000 - cycles), {}, {})
-    rules = Rules(Room(room, room), Gains(prior={"skip sink": 0.001}), 10_000)
+    rules = Rules(Room(room, room), Gains(prior={"skip sink": 0.001}), FlipGains(10_000), 10_000)
     return part, part.settle(moves, Seen.of(compile_result(1000, sizes, [], "n"), counted, functions), rules)
 
 

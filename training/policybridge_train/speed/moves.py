@@ -6,10 +6,10 @@ are never inlined here, so that many moves share a run, each with its own credit
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
-from policybridge_train.speed.parts import Move, Part
+from policybridge_train.speed.calls import CallFlip, FlipGains, Move
+from policybridge_train.speed.parts import Part
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Choice, Gains
 from policybridge_train.tuning.flips import CallGraph, Decided, Flip, flips_of
@@ -67,25 +67,20 @@ LISTED: Final[Mapping[str, float]] = {
 """Choices to try, and the share of a function's cycles that each is assumed to save, before any was tried."""
 
 
-_CALL: Final = 8
-"""Cycles that a call costs beside what the callee does, about: call, return, saved registers, arguments."""
-
-_UNKNOWN: Final = 0.001
-"""The share of its functions' cycles that a flip is expected to save beside that."""
-
-
 class Trying:
     """Finds the next moves of modules.
 
     Args:
         gains: say which choices of passes to try first.
+        flips: say which decisions about calls to.
         inline: whether decisions about calls are tried.
         passes: whether choices of passes are.
 
     """
 
-    def __init__(self, gains: Gains, *, inline: bool, passes: bool) -> None:
+    def __init__(self, gains: Gains, flips: FlipGains, *, inline: bool, passes: bool) -> None:
         self._gains = gains
+        self._flips = flips
         self._inline = inline
         self._passes = passes
 
@@ -107,9 +102,9 @@ class Trying:
         heat, untouched = graph.set_of(hot), graph.set_of(spared)
         found: list[tuple[float, Move]] = []
         if self._inline:
-            flips = (_with_callee(flip, graph) for flip in flips_of(search.sites, graph))
+            flips = (CallFlip.counted(flip, graph, counted) for flip in flips_of(search.sites, graph))
             found += [
-                (_expected(flip, graph, search, counted), flip)
+                (self._flips.expected(flip, search, graph), flip)
                 for flip in flips
                 if flip.affected & heat and not flip.affected & untouched and _is_new(flip, search)
                 if not elsewhere.issuperset(site.caller for site in flip.sites)
@@ -134,25 +129,9 @@ def _sharing(
             yield move
 
 
-def _with_callee(flip: Flip, graph: CallGraph) -> Flip:
-    # The callee runs less often, or more often, if not its code: so its cycles change.
-    return replace(flip, affected=flip.affected | graph.set_of((flip.callee,)))
-
-
 def _is_new(flip: Flip, search: Search) -> bool:
     tried = search.tried.get(flip.name)
     return tried is None or (not math.isnan(tried.credit) and tried.surroundings != flip.surroundings(search.sizes))
-
-
-def _expected(flip: Flip, graph: CallGraph, search: Search, counted: Counted) -> float:
-    """Give the cycles that a flip is expected to save."""
-    unknown = _UNKNOWN * search.cost(search.sizes, graph.names(flip.affected))
-    if not flip.inline:
-        return unknown
-    pairs = {(name, flip.callee) for site in flip.sites for name in graph.names(graph.above(site.caller))}
-    called = sum(counted.calls.get(pair, 0) for pair in pairs)
-    there = sum(1 for site in graph.calls[flip.callee] if not site.inlined)
-    return _CALL * called * min(1.0, len(flip.sites) / max(1, there)) + unknown
 
 
 def turned(decided: Decided, moves: Sequence[Move]) -> Decided:

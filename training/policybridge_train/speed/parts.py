@@ -3,17 +3,16 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
+from policybridge_train.speed.calls import FlipGains, Move
 from policybridge_train.speed.costs import Owned
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Choice, Gains
-from policybridge_train.tuning.flips import CallGraph, Flip
+from policybridge_train.tuning.flips import CallGraph
 from policybridge_train.tuning.search import Accepted, Search, Tried
-
-Move: TypeAlias = "Flip | Choice"
 
 _SCALE: Final = 200_000
 """The whole program's cycles, in the units of `Gains`, where a prior weighs as much as 20,000: a tenth of a program."""
@@ -50,12 +49,14 @@ class Rules:
     Attributes:
         room: for text.
         gains: learn from choices.
+        flips: learn from decisions about calls.
         cycles: of the whole program by LLVM's own decisions.
 
     """
 
     room: Room
     gains: Gains
+    flips: FlipGains
     cycles: int
 
     @property
@@ -114,6 +115,8 @@ class Part:
             search.tried[move.name] = Tried(move.surroundings(before), credit)
             if isinstance(move, Choice):
                 rules.gains.add(move, before[move.function] * rules.scale, credit * rules.scale)
+            else:
+                rules.flips.add(move, search.cost(before, names), credit)
         changed: set[str] = set()
         for credit, move, names in sorted(credited, key=lambda each: each[0]):
             growth = _growth(names, self.bytes, seen.bytes)

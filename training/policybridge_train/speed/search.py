@@ -9,11 +9,12 @@ from typing import Final
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
+from policybridge_train.speed.calls import FlipGains, Move
 from policybridge_train.speed.costs import owned, shares
 from policybridge_train.speed.keeping import Kept
 from policybridge_train.speed.making import Making, Whole, repeated
 from policybridge_train.speed.moves import LISTED, Trying, turned
-from policybridge_train.speed.parts import Move, Part, Room, Rules, Seen, too_much
+from policybridge_train.speed.parts import Part, Room, Rules, Seen, too_much
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Gains
 from policybridge_train.tuning.flips import Decided
@@ -100,9 +101,9 @@ class SpeedSearch:
             if self._owned[module.name].names & self.hot.keys()
             for seen in [self._seen(module.name, results[module.name], self._counted)]
         ]
-        gains = Gains(prior=LISTED)
-        self._rules = Rules(self._room, gains, self.before.cycles)
-        self._trying = Trying(gains, inline=asked.inline, passes=asked.passes)
+        gains, flips = Gains(prior=LISTED), FlipGains(self.before.cycles)
+        self._rules = Rules(self._room, gains, flips, self.before.cycles)
+        self._trying = Trying(gains, flips, inline=asked.inline, passes=asked.passes)
         self._most = 1 << 20
 
     @property
