@@ -18,7 +18,7 @@ from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.ledger.contract import LEDGERS, Bounds, load_ledger
 from policybridge_server.ledger.export import FORMATS, PART, Score
 from policybridge_server.ledger.importing import Origin, import_log
-from policybridge_server.ledger.listing import check_filters, state, table
+from policybridge_server.ledger.listing import check_filters, table
 from policybridge_server.ledger.place import check_shown, expand, parse_place
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
@@ -100,7 +100,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", type=_when, metavar="WHEN", help="2026-01-31T12:00, or 90s, 5m, 2h, 7d ago")
     parser.add_argument("--until", type=_when, metavar="WHEN", help="before then")
     parser.add_argument("--label", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="repeatable")
-    parser.add_argument("--status", metavar="WORD", help="of the outcome")
+    parser.add_argument("--status", metavar="WORD", help="of the outcome; without one: open, closed, interrupted")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -144,7 +144,7 @@ def _show(reader: LedgerReader, arguments: argparse.Namespace) -> None:
         for advice in segment.advices.tolist():
             of_kind[str(advice[0])] = of_kind.get(str(advice[0]), 0) + 1
     counted: Mapping[str, object] = advices if len(advices) > 1 else next(iter(advices.values()), {})
-    description = {**session.to_json(), "state": state(session), "contexts": contexts, "advices": counted}
+    description = {**session.to_json(), "state": session.state, "contexts": contexts, "advices": counted}
     outcomes = reader.context_outcomes(session)
     description["context_outcomes"] = outcomes if arguments.json else len(outcomes)
     if arguments.json:

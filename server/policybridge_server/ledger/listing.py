@@ -33,18 +33,11 @@ def table(sessions: Iterable[SessionRecord], width: int | None) -> Iterator[str]
         yield _line(row, widths, width)
 
 
-def state(session: SessionRecord) -> str:
-    """Give the state of a session in a word."""
-    return "interrupted" if session.interrupted else "open" if session.closed is None else "closed"
-
-
 def _row(session: SessionRecord) -> Sequence[str]:
     opened = datetime.fromtimestamp(session.opened, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    outcome = session.outcome
-    status = (outcome.status or "reported") if outcome else state(session)
     labels = " ".join(f"{name}={value}" for name, value in session.labels.items() if name != _COMMAND)
     policy = f"{session.policy.name}@{session.policy.version}"
-    return session.id[:_ID], opened, policy, str(session.decisions), printable(status), printable(labels)
+    return session.id[:_ID], opened, policy, str(session.decisions), printable(session.status), printable(labels)
 
 
 def _line(row: Sequence[str], widths: Sequence[int], width: int | None) -> str:
@@ -70,10 +63,10 @@ def check_filters(reader: LedgerReader, query: Query) -> None:
     policies, statuses, labels = set[str](), set[str](), set[str]()
     for session in reader.sessions():
         policies.add(session.policy.name)
-        statuses.add(session.outcome.status if session.outcome else "")
+        statuses.add(session.status)
         labels |= session.labels.keys()
     _check("of the policy", query.policy, policies)
-    _check("with the status", query.status, statuses - {""})
+    _check("with the status", query.status, statuses)
     for name in query.labels:
         _check("with a label", name, labels)
 

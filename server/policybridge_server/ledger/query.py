@@ -9,6 +9,12 @@ from policybridge_serdes import Exploration, Outcome, PolicyVersion
 
 _LABEL: Final = "EXISTS (SELECT 1 FROM json_each(sessions.labels) AS label WHERE label.key = ? AND label.value = ?)"
 
+_STATUS: Final = (
+    "CASE WHEN reported IS NOT NULL THEN coalesce(nullif(status, ''), 'reported') WHEN interrupted > 0 "
+    "THEN 'interrupted' WHEN closed IS NULL THEN 'open' ELSE 'closed' END"
+)
+"""What `SessionRecord.status` gives."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -20,7 +26,7 @@ class Query:
         since: opened then or later, seconds since 1970.
         until: opened before then.
         labels: all of these, with these values.
-        status: of the outcome.
+        status: of the outcome; of sessions without an outcome, see `SessionRecord.status`.
         session: the session's id, or how it begins.
         kind: of their decisions only those with this name of the advice, see `LedgerReader.batches`.
 
@@ -46,7 +52,7 @@ class Query:
             "policy = ?": self.policy,
             "opened >= ?": self.since,
             "opened < ?": self.until,
-            "status = ?": self.status,
+            f"{_STATUS} = ?": self.status,
         }
         conditions = [(condition, [value]) for condition, value in each.items() if value is not None]
         if self.versions is not None:
@@ -85,6 +91,16 @@ class SessionRecord:
     decisions: int
     lost: int
     outcome: Outcome | None
+
+    @property
+    def state(self) -> str:
+        """The session itself in a word: ``open``, ``closed`` or ``interrupted``."""
+        return "interrupted" if self.interrupted else "open" if self.closed is None else "closed"
+
+    @property
+    def status(self) -> str:
+        """The status of the outcome, ``reported`` if it has no word; without an outcome the state."""
+        return (self.outcome.status or "reported") if self.outcome else self.state
 
     def to_json(self) -> dict[str, object]:
         """Return the fields that ``policybridge sessions`` writes."""

@@ -222,6 +222,9 @@ def test_it_makes_no_difference_which_records_are_written_together(
         (Query(labels={ODDER: ODDER}), "a"),
         (Query(labels={ODDER: "x' OR TRUE --"}), ""),
         (Query(status=ODD), "b"),
+        (Query(status="closed"), "c"),
+        (Query(status="open"), "a"),
+        (Query(status="interrupted"), ""),
         (Query(session="b-"), "b"),
         (Query(session=""), "abc"),
     ],
@@ -243,7 +246,8 @@ def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         SessionView("b-1", PolicyVersion("p", 2, ""), labels={"n": "\0"}),
         SessionView("c-1", PolicyVersion("q", 3, "")),
     ]
-    kept.write(*(Begun(view, 1.0 + n) for n, view in enumerate(views)), Reported("b-1", Outcome(status=ODD), 9.0))
+    begun = [Begun(view, 1.0 + n) for n, view in enumerate(views)]
+    kept.write(*begun, Ended("c-1", 8.0), Reported("b-1", Outcome(status=ODD), 9.0))
     return kept
 
 

@@ -72,6 +72,12 @@ def test_a_mistyped_filter_is_told_with_what_there_is(ledger: Path, words: tuple
     assert (refused.returncode, refused.stdout, said in refused.stderr) == (2, "", True), refused.stderr
 
 
+def test_each_word_of_the_column_status_finds_the_sessions_that_have_it(ledger: Path) -> None:
+    for status, project in (("ok", "zlib"), ("open", "\x1b[2Jgone\nok")):
+        found = [json.loads(line) for line in listed(ledger, "--json", "--status", status).stdout.splitlines()]
+        assert [each["labels"]["project"] for each in found] == [project]
+
+
 def test_a_filter_that_is_right_and_meets_nothing_gives_an_empty_table(ledger: Path) -> None:
     empty = listed(ledger, "--policy", "inliner", "--since", "1m")
     assert (empty.returncode, len(empty.stdout.splitlines()), empty.stderr) == (0, 1, "")
