@@ -17,7 +17,7 @@ _MEASURED: Final = 1000
 """Number of rows that set the columns' widths; later rows may be wider."""
 
 _NARROWEST: Final = 12
-_COMMAND: Final = "compilation"
+COMMAND: Final = "compilation"
 """The label that is a whole command: it fits no column, and ``sessions show`` has it."""
 
 _KNOWN: Final = 20
@@ -35,7 +35,7 @@ def table(sessions: Iterable[SessionRecord], width: int | None) -> Iterator[str]
 
 def _row(session: SessionRecord) -> Sequence[str]:
     opened = datetime.fromtimestamp(session.opened, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    labels = " ".join(f"{name}={value}" for name, value in session.labels.items() if name != _COMMAND)
+    labels = " ".join(f"{name}={value}" for name, value in session.labels.items() if name != COMMAND)
     policy = f"{session.policy.name}@{session.policy.version}"
     return session.id[:_ID], opened, policy, str(session.decisions), printable(session.status), printable(labels)
 

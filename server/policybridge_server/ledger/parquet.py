@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from policybridge_core.errors import InvalidError
 from policybridge_serdes import ElementType, Signature, TensorSpec
 from policybridge_server.ledger.export import Score, column, one_signature
+from policybridge_server.ledger.listing import COMMAND
 from policybridge_server.ledger.query import Query
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.trajectory import DecisionBatch
@@ -37,9 +38,11 @@ _TYPES: Final = {
 
 
 def export_parquet(reader: LedgerReader, query: Query, target: Path, score: Score | None) -> int:
-    """Write one row per decision; features are called ``feature.NAME``, outcomes ``outcome.NAME``.
+    """Write one row per decision.
 
-    Tensors of more than one element are lists, in row-major order. Absent outcomes and log-probabilities are null.
+    Features are called ``feature.NAME``, outcomes ``outcome.NAME``, labels ``label.NAME``.
+    Tensors of more than one element are lists, in row-major order. Absent outcomes, labels and log-probabilities are
+    null. The label that is a whole command is left out.
 
     Args:
         reader: reads the ledger.
@@ -52,23 +55,33 @@ def export_parquet(reader: LedgerReader, query: Query, target: Path, score: Scor
         NotFoundError: no decision matches.
 
     """
-    names = sorted({name for session in reader.sessions(query) if session.outcome for name in session.outcome.values})
+    names, labels = _names(reader, query)
     names = names if score is None else [score.name]
     filled = {} if score is None or score.default is None else {score.name: score.default}
     signature, batches = one_signature(reader.batches(query))
-    schema = _schema(signature, names)
+    schema = _schema(signature, names, labels)
     count = 0
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for batch in batches:
-            writer.write_table(pa.table(_columns(batch, names, filled), schema))
+            writer.write_table(pa.table(_columns(batch, names, filled) | _labels(batch, labels), schema))
             count += len(batch)
     return count
 
 
-def _schema(signature: Signature, outcomes: list[str]) -> pa.Schema:
+def _names(reader: LedgerReader, query: Query) -> tuple[list[str], list[str]]:
+    """Give the names of all outcomes and labels of the sessions."""
+    outcomes, labels = set[str](), set[str]()
+    for session in reader.sessions(query):
+        outcomes |= session.outcome.values.keys() if session.outcome else set()
+        labels |= session.labels.keys()
+    return sorted(outcomes), sorted(labels - {COMMAND})
+
+
+def _schema(signature: Signature, outcomes: list[str], labels: list[str]) -> pa.Schema:
     features = [(f"feature.{spec.name}", _type(spec)) for spec in signature.features.specs]
     advice = ("advice", _type(signature.advice))
-    return pa.schema([*_FIXED, *features, advice, *((f"outcome.{name}", pa.float64()) for name in outcomes)])
+    numbers = [(f"outcome.{name}", pa.float64()) for name in outcomes]
+    return pa.schema([*_FIXED, *features, advice, *numbers, *((f"label.{name}", pa.string()) for name in labels)])
 
 
 def _type(spec: TensorSpec) -> pa.DataType:
@@ -98,6 +111,11 @@ def _columns(batch: DecisionBatch, outcomes: list[str], filled: Mapping[str, flo
     values = {name: batch.outcome(name) for name in outcomes}
     values |= {name: np.where(np.isnan(values[name]), default, values[name]) for name, default in filled.items()}
     return columns | {f"outcome.{name}": _or_null(each) for name, each in values.items()}
+
+
+def _labels(batch: DecisionBatch, names: list[str]) -> dict[str, Any]:
+    given = [batch.sessions[index].labels for index in batch.session]
+    return {f"label.{name}": [labels.get(name) for labels in given] for name in names}
 
 
 def _or_null(numbers: Any) -> Any:

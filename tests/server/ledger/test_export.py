@@ -117,6 +117,7 @@ def test_parquet_has_a_row_for_each_decision(recording: Recording, known: list[s
     assert table["session"].to_pylist() == [one for one in known for _ in range(30)]
     assert table["context"].to_pylist() == ([""] * 20 + ["f"] * 10) * 3
     assert table["outcome.text"].to_pylist() == [100.5] * 30 + [101.5] * 30 + [102.5] * 30
+    assert table["label.n"].to_pylist() == [str(n) for n in range(3) for _ in range(30)]
     assert table["step"].to_pylist() == list(range(1, 31)) * 3
     assert table["log_probability"].null_count == 90
     asked = [row for n in range(3) for row in (*rows(20, seed=n), *rows(10, seed=10 + n))]
