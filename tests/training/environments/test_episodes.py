@@ -170,3 +170,10 @@ def test_gymnasium_makes_them_by_id_and_a_copy_by_pickle_plays_the_same(calls: A
     finally:
         environment.close()
         copied.close()
+
+
+def test_it_is_made_without_a_render_mode_and_refuses_one(calls: Any) -> None:
+    register()
+    gymnasium.make("policybridge/InlineForSize-v0", corpus=calls, compiler="zig", render_mode=None).close()
+    with pytest.raises(TypeError, match="cannot be rendered"), pytest.warns(UserWarning, match="render_modes"):
+        gymnasium.make("policybridge/InlineForSize-v0", corpus=calls, render_mode="human")

@@ -50,8 +50,10 @@ class CompilingEnvironment(gymnasium.Env[Observation, np.int64], EzPickle, Gener
         growth_limit: the factor of a module's size that the actions may add to it; beyond it the compiler decides for
             itself. See `Growth`.
         plugins: the folder in which a plugin that asks is looked for first.
+        render_mode: ``None``, as trainers give it to every environment: there is nothing to see.
 
     Raises:
+        TypeError: there is a ``render_mode``; Stable-Baselines3 then leaves it out.
         NotFoundError: there is no such corpus, module or compiler.
         InvalidError: the corpus has no modules, or cannot be read.
 
@@ -69,7 +71,10 @@ class CompilingEnvironment(gymnasium.Env[Observation, np.int64], EzPickle, Gener
         seconds: float = _SECONDS,
         growth_limit: float = GROWTH_LIMIT,
         plugins: Path | str | None = None,
+        render_mode: str | None = None,
     ) -> None:
+        if render_mode is not None:
+            raise TypeError(f"a compilation cannot be rendered; leave out render_mode={render_mode!r}")
         self._compilation: WaitingCompilation | None = None
         self._objective = objective
         self._modules = _chosen(Corpus.open(Path(corpus)), modules)
