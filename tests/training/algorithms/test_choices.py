@@ -225,6 +225,41 @@ def test_a_task_that_gives_no_unit_for_some_decisions_is_an_error_that_counts_th
     assert "the task sums gives 1 units for the 18 decisions of " in said
 
 
+class Forgetful(Sums):
+    """Sums whose run forgets to return its result."""
+
+    def run(self, case: Case, asking: Asking | None) -> Any:
+        """Return nothing."""
+        super().run(case, asking)
+
+
+class Misnamed(Sums):
+    """Sums whose default is no feature."""
+
+    default = "usual"
+
+
+class Bare:
+    """A class that is hardly a task."""
+
+    name = "bare"
+    features = ()
+    advice = None
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("Forgetful", "of the task sums returned NoneType and no CompileResult"),
+        ("Misnamed", "Misnamed, 'usual', is none of its features, ['wanted'"),
+        ("Bare", "Bare is no task: it lacks default, cases, run, end, units"),
+    ],
+)
+def test_what_a_class_lacks_to_be_a_task_is_named(task: str, message: str, tmp_path: Path) -> None:
+    status, said = train(f"{__name__}:{task}", tmp_path, "--set", "iterations=1", "--minutes", "0")
+    assert (status, message in said, "Traceback" in said) == (2, True, False), said
+
+
 class Raising(Sums):
     """Sums of which some methods raise an exception."""
 

@@ -33,11 +33,15 @@ def run_case(task: Task, case: Case, asking: Asking | None) -> CompileResult:
 
     """
     try:
-        return task.run(case, asking)
+        done: object = task.run(case, asking)
     except PolicyBridgeError:
         raise
     except (Exception, SystemExit) as error:
         return CompileResult.failed(_told(task.name, f"run of {case.name}", error))
+    if isinstance(done, CompileResult):
+        return done
+    given = type(done).__name__
+    return CompileResult.failed(f"run of {case.name} of the task {task.name} returned {given} and no CompileResult")
 
 
 def _told(task: str, method: str, error: BaseException) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from policybridge_core.errors import InvalidError, NotFoundError, PreconditionError
 from policybridge_train.compiling.compiler import Compiler
@@ -16,6 +16,9 @@ from policybridge_train.tasks.raising import told_by
 from policybridge_train.tasks.task import TASKS, Case, Task
 
 T = TypeVar("T")
+
+_MEMBERS: Final = ("name", "features", "advice", "default", "cases", "run", "end", "units")
+"""Of `Task`."""
 
 
 @runtime_checkable
@@ -36,7 +39,7 @@ def make_task(name: str, options: Mapping[str, str]) -> Task:
 
     Raises:
         NotFoundError: there is no such task or class.
-        InvalidError: the task does not take these options.
+        InvalidError: the task does not take these options, or lacks a member of a task.
 
     """
     module, colon, attribute = name.partition(":")
@@ -50,7 +53,18 @@ def make_task(name: str, options: Mapping[str, str]) -> Task:
     except TypeError as error:
         raise InvalidError(f"the task {name} does not take these options: {error}") from error
     with told_by(name, "its constructor"):
-        return cast("Task", made(**options))
+        task = cast("Task", made(**options))
+    _check_members(name, task)
+    return task
+
+
+def _check_members(name: str, task: Task) -> None:
+    missing = [member for member in _MEMBERS if not hasattr(task, member)]
+    if missing:
+        raise InvalidError(f"{name} is no task: it lacks {', '.join(missing)}")
+    features = [spec.name for spec in task.features]
+    if task.default and task.default not in features:
+        raise InvalidError(f"the default of the task {name}, {task.default!r}, is none of its features, {features}")
 
 
 def _imported(name: str, module: str, attribute: str) -> Any:
