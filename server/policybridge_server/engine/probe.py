@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.authors import describe, interrupts
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_serdes import Layout, PolicyVersion, Values
 from policybridge_serdes.values import fit
 from policybridge_server.backends.contract import Batch, Model, SessionView
@@ -121,17 +121,31 @@ def confirm_probe(model: Model, expected: Probe, given: Mapping[str, Any] | None
     for numbers in _NUMBERS:
         with suppress(Exception):
             observations = _random(features, size * _SAMPLE, numbers, given or {})
-            if _split(model, observations, layout, size) == _evaluate(model, observations, layout).tobytes():
+            if _split(model, observations, layout, size) == _answers(model, observations, layout).tobytes():
                 return expected
             break
     return probe(model, given, must_answer=True)
+
+
+def _answers(model: Model, observations: Values, layout: Layout) -> Values:
+    """Evaluate, and refuse what training leaves that has diverged: a model that gives NaN whatever it is asked.
+
+    Raises:
+        PolicyFailedError: all elements of all advice are NaN. Some may be, those of illegal choices for example.
+
+    """
+    advice = _evaluate(model, observations, layout)
+    (spec,) = layout.specs
+    if spec.type.dtype.kind == "f" and spec.count and np.isnan(advice[spec.name]).all():
+        raise PolicyFailedError(f"the model gives NaN alone for {spec}")
+    return advice
 
 
 def _least(model: Model, observations: Values, layout: Layout) -> int | None:
     """Return the smallest size from which on all sizes agree with `MAX_BATCH`; ``None`` if none does."""
     if not model.batched:
         return None
-    wanted = _evaluate(model, observations, layout).tobytes()
+    wanted = _answers(model, observations, layout).tobytes()
     agreeing = None
     for size in reversed(_SIZES):
         got = _split(model, observations[: size * _SAMPLE], layout, size)
@@ -153,8 +167,10 @@ def _evaluate(model: Model, observations: Values, layout: Layout) -> Values:
 
 
 def _seconds(model: Model, observations: Values, layout: Layout) -> float:
+    # Of a model that batches, one observation alone may well give NaN.
+    evaluate = _evaluate if model.batched else _answers
     started = time.perf_counter()
-    _evaluate(model, observations, layout)
+    evaluate(model, observations, layout)
     return time.perf_counter() - started
 
 

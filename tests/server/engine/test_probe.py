@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from policybridge_core.errors import PreconditionError
 from policybridge_serdes import ElementType, Layout, TensorSpec, Values
 from policybridge_server.backends.contract import Batch, ModelSignature
 from policybridge_server.engine.probe import MAX_BATCH, confirm_probe, probe
@@ -76,3 +77,35 @@ def test_new_weights_whose_sample_does_not_agree_are_probed_in_full() -> None:
     new = Counted(least=8)
     assert confirm_probe(new, probe(Counted(least=4))).least == 8
     assert MAX_BATCH in new.sizes
+
+
+class Diverged(Counted):
+    """A model that gives NaN for ``x`` above ``most``."""
+
+    def __init__(self, most: float, *, batched: bool) -> None:
+        super().__init__(least=1)
+        self.batched, self._most = batched, most
+
+    def evaluate(self, batch: Batch) -> Values:
+        """Give the observation's own number, or NaN."""
+        advice = super().evaluate(batch)
+        return np.where(batch.values["x"] > self._most, np.nan, advice["advice"]).astype(np.float32).view(advice.dtype)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_model_that_gives_nan_for_every_observation_is_refused(batched: bool) -> None:
+    with pytest.raises(PreconditionError, match=r"every observation .* gives NaN alone for advice: float\[1\]"):
+        probe(Diverged(-np.inf, batched=batched), must_answer=True)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_model_that_gives_nan_for_some_observations_is_probed_like_any_other(batched: bool) -> None:
+    found = probe(Diverged(0.0, batched=batched), must_answer=True)
+    assert found.most == (MAX_BATCH if batched else 1)
+    assert found.seconds is not None
+
+
+def test_new_weights_that_give_nan_for_every_observation_are_refused() -> None:
+    found = probe(Diverged(np.inf, batched=True))
+    with pytest.raises(PreconditionError, match="gives NaN alone"):
+        confirm_probe(Diverged(-np.inf, batched=True), found)
