@@ -1,5 +1,7 @@
 """Commands of ``policybridge`` in the test's own process: a process each would take longer to start than to work."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from policybridge_client.cli import main
+from tests.conftest import command
 
 
 class Told(NamedTuple):
@@ -17,6 +20,17 @@ class Told(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
+
+
+def unread(*words: object) -> tuple[int, str]:
+    """Run a command whose output nobody reads, as `head` ends; give the exit status and the errors."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(command(*words), stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr
 
 
 def told(*words: object) -> Told:

@@ -1,5 +1,6 @@
 """The one way to a terminal: texts of clients, policies, leaders and models must not steer it or forge a line."""
 
+import os
 import re
 import sys
 from typing import Any, Final
@@ -18,6 +19,13 @@ def say(text: str) -> None:
 def complain(text: str) -> None:
     """Write a message to standard error; the lines of its text after the first are indented."""
     sys.stderr.write(f"{indented(text)}\n")
+
+
+def leave_reader() -> None:
+    """Let what is still to be written to standard output go nowhere: its reader has closed it, as `head` does."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def plain(text: str) -> str:

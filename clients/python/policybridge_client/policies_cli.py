@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from policybridge_client.policies import PolicyDetails, PolicySummary, Repositor
 from policybridge_client.rollout_cli import add_end, add_rollback, add_rollout, described, end, roll_back, roll_out
 from policybridge_client.version_arguments import InterleavedParser, add_version, numbered, reference
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_core.terminal import as_json, cleaned, complain, say
+from policybridge_core.terminal import as_json, cleaned, complain, leave_reader, say
 from policybridge_serdes import PolicyVersion
 
 _CHANGES: Final = (
@@ -121,10 +122,14 @@ def run(arguments: argparse.Namespace) -> int:
             _over_grpc(arguments.server), timeout=arguments.timeout, credentials=Credentials.from_arguments(arguments)
         )
         arguments.does(client, arguments)
+        sys.stdout.flush()
         return _waited(client, arguments) if arguments.wait_for != "none" else 0
     except PolicyBridgeError as error:
         complain(f"policybridge policies: {error}")
         return 1
+    except BrokenPipeError:
+        leave_reader()
+        return 0
     except (OSError, UnicodeDecodeError) as error:
         complain(f"policybridge policies: {error}")
         return 2

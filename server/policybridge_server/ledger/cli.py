@@ -12,7 +12,7 @@ from time import time
 from typing import Final, cast
 
 from policybridge_core.errors import InvalidError, PolicyBridgeError
-from policybridge_core.terminal import as_json, complain, say
+from policybridge_core.terminal import as_json, complain, leave_reader, say
 from policybridge_core.text import printable
 from policybridge_serdes import PolicyReference, PolicyVersion
 from policybridge_server.ledger.contract import LEDGERS, Bounds, load_ledger
@@ -111,9 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         with LedgerReader(expand(arguments.ledger), arguments.ledger_store) as reader:
             {"list": _list, "show": _show, "export": _export}[arguments.what](reader, arguments)
+        sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output has closed it, as `head` does.
-        sys.stderr.close()
+        leave_reader()
     except (PolicyBridgeError, OSError) as error:
         complain(f"policybridge sessions: {error}")
         return _USAGE

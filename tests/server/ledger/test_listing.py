@@ -13,7 +13,7 @@ from policybridge_server.ledger.listing import table
 from policybridge_server.ledger.reader import LedgerReader
 from policybridge_server.ledger.records import Begun, Reported
 from policybridge_server.ledger.sqlite import SqliteStore
-from tests.commands import Told, told
+from tests.commands import Told, told, unread
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,10 @@ def test_each_word_of_the_column_status_finds_the_sessions_that_have_it(ledger: 
     for status, project in (("ok", "zlib"), ("open", "\x1b[2Jgone\nok")):
         found = [json.loads(line) for line in listed(ledger, "--json", "--status", status).stdout.splitlines()]
         assert [each["labels"]["project"] for each in found] == [project]
+
+
+def test_a_reader_that_stops_reading_is_no_error(ledger: Path) -> None:
+    assert unread("sessions", "list", "--ledger", ledger) == (0, "")
 
 
 def test_a_filter_that_is_right_and_meets_nothing_gives_an_empty_table(ledger: Path) -> None:

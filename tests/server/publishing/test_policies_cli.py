@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from policybridge_client.policies import save_weights
-from tests.commands import Told, told
+from tests.commands import Told, told, unread
 from tests.conftest import ServerFactory
 from tests.server.publishing.policies import TOML, write_adder, write_policy
 
@@ -45,6 +45,12 @@ def test_json_has_the_same_for_programs(cli: Cli) -> None:
     assert shown["summary"]["latest"] == 1
     assert shown["versions"][0]["features"] == ["x: int64_t[1]"]
     assert json.loads(cli("list", "--json").stdout)[0]["name"] == "adder"
+
+
+def test_a_reader_that_stops_reading_is_no_error(server_factory: ServerFactory, tmp_path: Path) -> None:
+    write_policy(tmp_path / "policies")
+    server = server_factory(tmp_path / "policies")
+    assert unread("policies", "list", "--server", server.grpc) == (0, "")
 
 
 def test_a_refusal_is_told_with_an_exit_status(cli: Cli, tmp_path: Path) -> None:
