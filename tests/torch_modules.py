@@ -34,6 +34,11 @@ class Both(torch.nn.Module):
         return {"same": x, "minus": -x}
 
 
+class Optional(torch.nn.Module):
+    def forward(self, x: torch.Tensor, state: torch.Tensor | None = None) -> torch.Tensor:
+        return x if state is None else x + state
+
+
 class Writing(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         torch.save(x, "written-by-a-policy")

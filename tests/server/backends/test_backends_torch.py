@@ -76,8 +76,25 @@ class TestPrograms(TensorContract):
         model = load(tmp_path, "few")
         values = pack(Layout((INT64,)), {"x": 5})
         assert evaluate(model, values, ADVICE)["advice"].tolist() == [[5]]
-        with pytest.raises(Exception, match=r"exported for sizes \d to 4, not for 5"):
+        with pytest.raises(Exception, match=r"exported for sizes \d to 4, not for 5; .*Dim\.DYNAMIC"):
             evaluate(model, values.repeat(5), ADVICE)
+
+    @pytest.mark.parametrize("output", ["minus", "neg"])
+    def test_one_of_several_outputs_is_named_by_its_key_or_its_node(self, tmp_path: Path, output: str) -> None:
+        folder = policy_folder(tmp_path, "both", "torch")
+        save_program(modules.Both(), folder, [torch.zeros(3, 1, dtype=torch.int64)], {"x": {0: Dim("batch")}})
+        with pytest.raises(PreconditionError, match=r"several outputs, same, minus; .* `output = "):
+            load(tmp_path, "both")
+        add_setting(tmp_path, "both", f'output = "{output}"')
+        values = pack(Layout((INT64,)), {"x": 5})
+        assert evaluate(load(tmp_path, "both"), values, ADVICE)["advice"].tolist() == [[-5]]
+
+    def test_an_input_that_is_no_tensor_is_named(self, tmp_path: Path) -> None:
+        folder = policy_folder(tmp_path, "state", "torch")
+        program = torch.export.export(modules.Optional(), (torch.zeros(3, 1), None))
+        torch.export.save(program, folder / "model.pt2")
+        with pytest.raises(PreconditionError, match="state is NoneType and no tensor"):
+            load(tmp_path, "state")
 
     @pytest.mark.parametrize(
         ("change", "message"),

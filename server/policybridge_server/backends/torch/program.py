@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.export.pt2_archive._package import load_pt2
+from torch.utils._pytree import tree_unflatten
 
 from policybridge_core.errors import PolicyFailedError, PreconditionError
 from policybridge_server.backends.tensors import Port, TensorSettings, choose_output, element_type
@@ -62,13 +63,26 @@ def _program(program: torch.export.ExportedProgram, settings: TensorSettings) ->
     specs = program.graph_signature.input_specs
     names = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
     outputs = [spec.arg.name for spec in program.graph_signature.output_specs]
-    output = choose_output(outputs, settings)
+    places = _places(outputs, program.call_spec.out_spec, settings.output)
+    output = choose_output(list(places), settings)
     held = {**program.state_dict, **program.constants}
     state = [held[str(spec.target)].detach() for spec in specs if spec.kind in _STATE]
     if [spec.kind is InputKind.USER_INPUT for spec in specs] != [False] * len(state) + [True] * len(names):
         raise PreconditionError("its inputs do not all follow its weights")
-    call = _checked(program.graph_module.forward, state, outputs.index(output), _ranges(program, names, nodes))
-    return Program([_port(name, nodes[name]) for name in names], _port(output, nodes[output]), call)
+    inputs, place = [_port(name, nodes[name]) for name in names], places[output]
+    call = _checked(program.graph_module.forward, state, place, _ranges(program, names, nodes))
+    return Program(inputs, _port(output, nodes[outputs[place]]), call)
+
+
+def _places(outputs: Sequence[str], structure: Any, wanted: str | None) -> dict[str, int]:
+    """Give the place of each output by its name: its key if ``forward`` returns a dict, otherwise its node's."""
+    nodes = {name: place for place, name in enumerate(outputs)}
+    returned = tree_unflatten(list(range(len(outputs))), structure) if structure else None
+    if wanted in nodes or not isinstance(returned, dict):
+        return nodes
+    # A key may hold several outputs.
+    is_flat = all(type(key) is str and type(place) is int for key, place in returned.items())
+    return dict(returned) if is_flat else nodes
 
 
 def _port(name: str, tensor: Any) -> Port:
@@ -107,7 +121,10 @@ def _checked(
         for each in ranges:
             size = feeds[each.argument].shape[each.axis]
             if not each.low <= size <= each.high:
-                raise PolicyFailedError(f"it was exported for sizes {each.low:g} to {each.high:g}, not for {size}")
+                cure = "" if each.axis else "; for batches of any size export it with torch.export.Dim.DYNAMIC"
+                raise PolicyFailedError(
+                    f"it was exported for sizes {each.low:g} to {each.high:g}, not for {size}{cure}"
+                )
         result: torch.Tensor = forward(*state, *feeds)[index]
         return result
 
