@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final, NotRequired, TypedDict
+from operator import index
+from typing import Any, Final, NotRequired, SupportsIndex, TypedDict
 
 import msgspec
 import numpy as np
@@ -82,6 +83,15 @@ class SpecFields(TypedDict):
     shape: list[int]
 
 
+def _as_shape(name: str, given: Iterable[SupportsIndex]) -> tuple[int, ...]:
+    try:
+        return tuple(index(dim) for dim in given)
+    except TypeError:
+        raise InvalidError(
+            f"{name} has the shape {given!r}; a shape has an integer for each dimension: (3,), or () for a scalar"
+        ) from None
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """A tensor's name, element type and shape; a dimension of −1 varies per observation, ``()`` is a scalar.
@@ -92,8 +102,8 @@ class TensorSpec:
         shape: the size of each dimension; −1 for one that varies.
 
     Raises:
-        InvalidError: the name is empty or not valid Unicode, the type is no `ElementType`, a dimension is below −1, or
-            there are too many dimensions.
+        InvalidError: the name is empty or not valid Unicode, the type is no `ElementType`, the shape is no sequence of
+            integers, a dimension is below −1, or there are too many dimensions.
         TooLargeError: the fixed part exceeds ``MAX_LAYOUT_BYTES``.
 
     """
@@ -110,6 +120,9 @@ class TensorSpec:
         if not isinstance(self.type, ElementType):
             known = ", ".join(f"{kind.name} ({kind.value})" for kind in ElementType)
             raise InvalidError(f"{self.name} has the type {self.type!r}, which is no ElementType; there are {known}")
+        if type(self.shape) is not tuple or any(type(dim) is not int for dim in self.shape):
+            # A list, or numbers of numpy: neither can be compared with what a policy declares.
+            object.__setattr__(self, "shape", _as_shape(self.name, self.shape))
         if len(self.shape) > MAX_DIMENSIONS:
             raise InvalidError(f"{self.name} has {len(self.shape)} dimensions; at most {MAX_DIMENSIONS} are possible")
         if any(dim < VARIES for dim in self.shape):

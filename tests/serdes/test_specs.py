@@ -1,7 +1,9 @@
 """Specs and layouts: what may be agreed on, and how a disagreement is told."""
 
 import re
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -41,6 +43,22 @@ def test_a_spec_is_read_with_any_port_and_whatever_llvm_adds(more: dict[str, obj
 def test_an_impossible_spec_is_refused_with_the_reason(fields: object, message: str) -> None:
     with pytest.raises(InvalidError, match=message):
         TensorSpec.from_json(fields)
+
+
+@pytest.mark.parametrize("shape", [[3], np.zeros(3).shape, (np.int64(3),), np.array([3])], ids=repr)
+def test_a_shape_may_be_any_sequence_of_integers(shape: Any) -> None:
+    spec = TensorSpec("x", ElementType.FLOAT, shape)
+    assert (spec, hash(spec)) == (
+        TensorSpec("x", ElementType.FLOAT, (3,)),
+        hash(TensorSpec("x", ElementType.FLOAT, (3,))),
+    )
+    assert msgspec.json.encode(spec.to_json()) == b'{"name":"x","type":"float","port":0,"shape":[3]}'
+
+
+@pytest.mark.parametrize("shape", [3, None, "3", (3.0,), (None,)], ids=repr)
+def test_what_is_no_shape_is_refused_with_one(shape: Any) -> None:
+    with pytest.raises(InvalidError, match=r"x has the shape .*; a shape has an integer for each dimension"):
+        TensorSpec("x", ElementType.FLOAT, shape)
 
 
 @pytest.mark.parametrize(
