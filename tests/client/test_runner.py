@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,3 +148,9 @@ def test_what_the_examples_use_is_where_they_look() -> None:
         ("policybridge_server.ledger", ["LedgerReader", "Query"]),
     ):
         assert set(names) <= set(import_module(package).__all__)
+
+
+def test_a_place_for_decisions_that_does_not_exist_is_refused_with_those_that_do(address: str) -> None:
+    wrong: Any = "server"
+    with pytest.raises(InvalidError, match="evaluate is 'server'; decisions are made there, auto, here"):
+        open_runner(address, policy="sum", features=FEATURES, advice=SUM, evaluate=wrong)

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 from time import perf_counter_ns
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from policybridge_serdes.interactive import MOST_DECIDED, context_line, decided_
 Evaluate = Literal["there", "auto", "here"]
 """Where decisions are made: by the server, by `takes_forms` here or there, or in this process."""
 
+_PLACES: Final = get_args(Evaluate)
 _CHANCE: Final = struct.Struct("<f")
 _REPORT_AT: Final = 1 << 16
 """Bytes of decisions that are reported together."""
@@ -47,7 +48,12 @@ def takes_forms(evaluate: Evaluate, address: str, advice: TensorSpec) -> bool:
         address: of the server, or of several.
         advice: the advice's spec.
 
+    Raises:
+        InvalidError: ``evaluate`` is none of the three.
+
     """
+    if evaluate not in _PLACES:
+        raise InvalidError(f"evaluate is {evaluate!r}; decisions are made {', '.join(_PLACES)}")
     if evaluate != "auto":
         return evaluate == "here"
     schemes = {scheme_of(each)[0] for each in split_addresses(address)}
