@@ -113,6 +113,28 @@ def write_logits(repository: Path, toml: str = "") -> None:
     (repository / "logits" / "policy.toml").write_text(f'backend = "onnx"\n{toml}')
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (TensorProto.FLOAT, r"given is one number; let the model give a score for no .*, and then \[head\] in policy"),
+        (TensorProto.INT32, r'if given is one of N choices, \[head\] .* scores = "choice" and .* makes it int64_t'),
+        (TensorProto.BOOL, r'if given is one of N choices, \[head\] .* scores = "choice" and .* makes it int64_t'),
+    ],
+)
+def test_a_model_whose_one_number_has_another_type_than_the_advice_is_told_what_makes_it_that(
+    tmp_path: Path, kind: int, told: str
+) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1])
+    given = helper.make_tensor_value_info("given", kind, ["batch", 1])
+    graph = helper.make_graph([helper.make_node("Cast", ["x"], ["given"], to=kind)], "one", [x], [given])
+    (tmp_path / "one" / "1").mkdir(parents=True)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "one" / "1" / "model.onnx")
+    features = [TensorSpec("x", ElementType.FLOAT)]
+    with pytest.raises(InvalidError, match=told):
+        open_runner(f"inprocess:{tmp_path}", policy="one", features=features, advice=ADVICE)
+
+
 def test_a_client_that_sends_a_packed_input_itself_is_told_of_the_features(policies: Path, tmp_path: Path) -> None:
     write_logits(policies, '[settings.pack.x]\nfeatures = ["cost", "benefit"]\n[head]\n')
     told = (

@@ -13,6 +13,7 @@ from policybridge_core.text import meant
 from policybridge_serdes import Layout, Signature, TensorSpec, Values
 from policybridge_serdes.values import fit, shape_fits
 from policybridge_server.backends.contract import ModelSignature, batch_cure
+from policybridge_server.engine.head import ONE_SCORE
 from policybridge_server.repository import StoredVersion
 
 Move = Callable[[Values], Values]
@@ -72,12 +73,17 @@ def _pack(missing: TensorSpec, model: Layout, version: StoredVersion) -> str:
 
 
 def _head(client: Signature, model: ModelSignature, version: StoredVersion) -> str:
-    """Return the hint that a head is missing, if the model gives floats and the client takes one integer."""
+    """Return the hint that a head is missing, if the client takes one integer and the model gives another type."""
     given, wanted = model.advice, client.advice
     is_choice = wanted.fixed and wanted.count == 1 and wanted.type.value.startswith("int")
-    if given is None or version.config.head is not None or given.type.value not in ("float", "double") or not is_choice:
+    if given is None or version.config.head is not None or given.type.is_text or not is_choice:
         return ""
-    return f"; if {given.name} scores the choices, [head] in policy.toml makes the best choice the advice"
+    is_one = given.fixed and given.count == 1
+    if given.type.dtype.kind == "f":
+        one = f"{given.name} is one number; {ONE_SCORE}, and then" if is_one else f"if {given.name} scores the choices,"
+        return f"; {one} [head] in policy.toml makes the best choice the advice"
+    choice = f'[head] in policy.toml with scores = "choice" and choices = N makes it {wanted.type.value}'
+    return f"; if {given.name} is one of N choices, {choice}" if is_one and given.type is not wanted.type else ""
 
 
 def _unchanged(values: Values) -> Values:

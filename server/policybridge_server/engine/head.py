@@ -5,7 +5,7 @@ determine its advice, whatever else is in the batch; see `Drawing`.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from policybridge_serdes import ElementType, Exploration, Layout, TensorSpec, Va
 from policybridge_server.backends.contract import SessionView, batch_cure
 from policybridge_server.engine.decision import Result
 from policybridge_server.repository import HeadConfig
+
+ONE_SCORE: Final = "let the model give a score for no beside that for yes, 1 − p beside p or 0 beside a logit"
+"""What to do with a model of one output, such as a sigmoid: the best of one choice is always that one."""
 
 Scores = npt.NDArray[np.float64]
 
@@ -41,6 +44,8 @@ class Head:
             raise PreconditionError(
                 f"[head] takes a float or double per choice, of fixed shape; the model gives {given}"
             )
+        elif scores.count < 2:
+            raise PreconditionError(f"[head] takes a float or double per choice; {given} is one number: {ONE_SCORE}")
         self.scores = Layout((scores,))
         self.count = scores.count if config.choices is None else config.choices
         self.advice = TensorSpec(config.advice, ElementType(config.type), (1,))

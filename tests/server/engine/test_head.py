@@ -154,6 +154,13 @@ def test_scores_are_floats_of_a_fixed_shape(scores: TensorSpec | None) -> None:
         Head(HeadConfig(scores="logits"), scores)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (0,)])
+def test_the_best_of_one_choice_is_refused_with_the_score_that_is_missing(shape: tuple[int, ...]) -> None:
+    # The sigmoid of a classifier: the best choice would always be 0.
+    with pytest.raises(PreconditionError, match="is one number: let the model give a score for no beside that for yes"):
+        Head(HeadConfig(), TensorSpec("p", ElementType.FLOAT, shape))
+
+
 @pytest.mark.parametrize("scores", ["logits", "probabilities"])
 def test_without_exploration_the_best_legal_choice_is_taken_and_nan_is_an_error(scores: str) -> None:
     head = Head(HeadConfig(scores=scores), _SCORES)  # type: ignore[arg-type]
