@@ -1,6 +1,8 @@
 """What a newcomer is told in the first hour: each mistake by what is wrong and what would be right."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import grpc
 import onnx
@@ -151,6 +153,31 @@ def test_a_client_that_sends_a_packed_input_itself_is_told_of_the_features(polic
         with open_runner(server.grpc, policy="logits", features=features, advice=ADVICE) as runner:
             runner["benefit"], runner["cost"] = 1, 2
             assert runner.evaluate() == 1
+
+
+@pytest.mark.parametrize("shape", [["batch"], ["batch", 1]])
+def test_a_model_that_takes_another_type_of_number_is_told_of_the_pack_that_converts_it(
+    tmp_path: Path, shape: list[str | int]
+) -> None:
+    x, same = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "same"))
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["same"])], "one", [x], [same])
+    (tmp_path / "one" / "1").mkdir(parents=True)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "one" / "1" / "model.onnx")
+    given: dict[str, Any] = {
+        "policy": "one",
+        "features": [TensorSpec("x", ElementType.INT64)],
+        "advice": TensorSpec("same", ElementType.FLOAT),
+    }
+    with pytest.raises(
+        InvalidError, match=r"the client sends x: int64_t\[1\]; (.*) in policy.toml converts it"
+    ) as told:
+        open_runner(f"inprocess:{tmp_path}", **given)
+    table, features = re.findall(r"(\[settings.pack.x\]) with (features = .*) in policy", str(told.value))[0]
+    (tmp_path / "one" / "policy.toml").write_text(f'backend = "onnx"\n{table}\n{features}\n')
+    with open_runner(f"inprocess:{tmp_path}", **given) as runner:
+        runner["x"] = 7
+        assert runner.evaluate() == 7
 
 
 def test_a_model_that_gives_logits_is_told_of_the_head(policies: Path, tmp_path: Path) -> None:

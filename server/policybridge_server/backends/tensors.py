@@ -242,7 +242,7 @@ def _check_packs(packs: Mapping[str, Pack], specs: Sequence[TensorSpec]) -> None
                 f"settings.pack names the input {name!r}; the model's inputs are {', '.join(known)}"
             )
         count = sum(spec.count for spec in pack.specs(name))
-        if known[name].shape not in ((count,), (VARIES,)):
+        if known[name].shape not in ((count,), (VARIES,)) and (known[name].shape, count) != ((), 1):
             numbers = "" if count == len(pack.features) else f", {count} elements,"
             raise PreconditionError(
                 f"settings.pack packs {len(pack.features)} features{numbers} into the input {known[name]}"
@@ -263,19 +263,21 @@ def _place(members: Sequence[tuple[TensorSpec, tuple[TensorSpec, ...]]], layout:
             # One feature keeps its shape; several become a vector.
             runs = (Run(span(spec.type.dtype, spec.shape, offset, layout.size), slice(0, spec.count)),)
         elif layout.fixed and features:
-            runs = _runs(features, offset, layout.size)
             # An open dimension of the model has the length of the features.
-            spec = TensorSpec(spec.name, spec.type, (runs[-1].elements.stop,))  # noqa: PLW2901
+            shape = (sum(feature.count for feature in features),) if spec.shape else ()
+            runs = _runs(features, shape, offset, layout.size)
+            spec = TensorSpec(spec.name, spec.type, shape)  # noqa: PLW2901
         inputs.append(Input(spec, features, runs))
         offset += sum(feature.size for feature in features)
     return inputs
 
 
-def _runs(features: Sequence[TensorSpec], offset: int, size: int) -> tuple[Run, ...]:
+def _runs(features: Sequence[TensorSpec], shape: tuple[int, ...], offset: int, size: int) -> tuple[Run, ...]:
+    """Find the runs of an input of this ``shape``: a vector, or a scalar, which is one feature."""
     runs, start = [], 0
     for kind, group in groupby(features, lambda spec: spec.type):
         count = sum(spec.count for spec in group)
-        runs.append(Run(span(kind.dtype, (count,), offset, size), slice(start, start + count)))
+        runs.append(Run(span(kind.dtype, (count,) if shape else (), offset, size), slice(start, start + count)))
         offset += count * kind.dtype.itemsize
         start += count
     return tuple(runs)
@@ -301,4 +303,5 @@ def _gathered(each: Input, values: Values) -> Array:
     if each.features == (each.spec,):
         return np.stack(list(values[each.spec.name]))
     count = len(values)
-    return np.concatenate([values[feature.name].reshape(count, -1) for feature in each.features], axis=1)
+    joined = np.concatenate([values[feature.name].reshape(count, -1) for feature in each.features], axis=1)
+    return joined if each.spec.shape else joined.reshape(count)

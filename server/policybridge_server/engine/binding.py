@@ -1,20 +1,24 @@
 """Binding: a client's features to a model's inputs by name, computed once when a session opens."""
 
+import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from policybridge_core.errors import InvalidError
 from policybridge_core.text import meant
-from policybridge_serdes import Layout, Signature, TensorSpec, Values
+from policybridge_serdes import ElementType, Layout, Signature, TensorSpec, Values
 from policybridge_serdes.values import fit, shape_fits
 from policybridge_server.backends.contract import ModelSignature, batch_cure
 from policybridge_server.engine.head import ONE_SCORE
 from policybridge_server.repository import StoredVersion
+
+_PACKING: Final = ("onnx", "torch", "tensorflow", "litert")
+"""Backends that have ``settings.pack``."""
 
 Move = Callable[[Values], Values]
 """Turns a batch of the client's records into one of the model's."""
@@ -57,12 +61,7 @@ def bind(client: Signature, model: ModelSignature, version: StoredVersion) -> Bi
 
 def _pack(missing: TensorSpec, model: Layout, version: StoredVersion) -> str:
     """Return the hint of an error that lists the features of a packed input, if one of them is missing."""
-    packs = version.config.settings.get("pack")
-    # The settings belong to the backend: another distribution's may use this key differently.
-    for name, pack in packs.items() if isinstance(packs, dict) else ():
-        stated = pack.get("features", ()) if isinstance(pack, dict) else ()
-        given = stated if isinstance(stated, list) else ()
-        names = [each.get("name") if isinstance(each, dict) else each for each in given]
+    for name, names in _packed(version):
         if missing.name in names:
             wanted = [str(model.by_name[each]) for each in names if each in model.by_name]
             return (
@@ -70,6 +69,16 @@ def _pack(missing: TensorSpec, model: Layout, version: StoredVersion) -> str:
                 f" each by its name, or add a [fill] for those that clients lack: {', '.join(wanted)}"
             )
     return ""
+
+
+def _packed(version: StoredVersion) -> Iterator[tuple[str, list[object]]]:
+    """Give each packed input with the names of its features."""
+    packs = version.config.settings.get("pack")
+    # The settings belong to the backend: another distribution's may use this key differently.
+    for name, pack in packs.items() if isinstance(packs, dict) else ():
+        stated = pack.get("features", ()) if isinstance(pack, dict) else ()
+        given = stated if isinstance(stated, list) else ()
+        yield name, [each.get("name") if isinstance(each, dict) else each for each in given]
 
 
 def _head(client: Signature, model: ModelSignature, version: StoredVersion) -> str:
@@ -98,7 +107,8 @@ def _sources(client: Layout, model: Layout, version: StoredVersion) -> dict[str,
         source = client.by_name.get(name)
         if source is not None:
             if not _fits(spec, source):
-                raise InvalidError(f"{version} takes {spec}; the client sends {source}{_cure(spec, version)}")
+                cure = _conversion(spec, source, version) or _cure(spec, version)
+                raise InvalidError(f"{version} takes {spec}; the client sends {source}{cure}")
             sources[spec.name] = source
         elif spec.name not in version.config.fill:
             sent, unused = ", ".join(client.by_name), (each for each in client.by_name if each not in model.by_name)
@@ -107,6 +117,18 @@ def _sources(client: Layout, model: Layout, version: StoredVersion) -> dict[str,
                 f"{_pack(spec, model, version)}"
             )
     return sources
+
+
+def _conversion(wanted: TensorSpec, given: TensorSpec, version: StoredVersion) -> str:
+    """Return the hint that a pack of one feature converts it, if it has another type of number than the input."""
+    converts = wanted.type is not given.type and not wanted.type.is_text and not given.type.is_text
+    is_one = wanted.fixed and given.fixed and wanted.count == given.count == 1 and len(wanted.shape) < 2
+    packed = any(wanted.name in names for _, names in _packed(version))
+    if version.config.backend not in _PACKING or packed or not (converts and is_one):
+        return ""
+    table = f"[settings.pack.{wanted.name}] with features = [{json.dumps(given.name)}]"
+    kind = "" if given.type is ElementType.INT64 else f" and type = {json.dumps(given.type.value)}"
+    return f"; {table}{kind} in policy.toml converts it"
 
 
 def _cure(model: TensorSpec, version: StoredVersion) -> str:

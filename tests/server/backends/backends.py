@@ -186,6 +186,21 @@ class TensorContract(BackendContract):
         given = evaluate(model, join(features, rows), advice)[advice.name]
         assert given.tolist() == [1.5 * n if n != 3 else 0 for n in range(1, count + 1)]
 
+    def test_a_scalar_of_another_type_is_packed_alone(self, tmp_path: Path) -> None:
+        self.write_mixture(tmp_path)
+        for name in ("users", "cost"):
+            add_setting(tmp_path, "mixture", f'pack.{name} = {{features = ["{name}_8"], type = "int8_t"}}')
+        model = load(tmp_path, "mixture")
+        probe(model, must_answer=True)
+        features, advice = model.signature.features, model.signature.advice
+        assert features is not None
+        assert advice is not None
+        assert {str(spec) for spec in features.specs} == {"hot: bool[]", "users_8: int8_t[1]", "cost_8: int8_t[1]"}
+        rows = [pack(features, {"hot": n != 3, "users_8": n, "cost_8": 2 * n}) for n in range(1, 6)]
+        for count in (1, 2, 5):
+            given = evaluate(model, join(features, rows[:count]), advice)[advice.name]
+            assert given.tolist() == [3.0 * n if n != 3 else 0 for n in range(1, count + 1)]
+
     def test_a_packed_input_is_made_of_its_features_by_name(self, tmp_path: Path) -> None:
         self.write_network(tmp_path)
         model = load(tmp_path, "network")

@@ -251,6 +251,26 @@ class TestOnnx(TensorContract):
                 [number, 2, 3, 4, 5, 6, 7, 8, 1] for number in range(1, count + 1)
             ]
 
+    @pytest.mark.parametrize("dims", [["batch"], []])
+    @pytest.mark.parametrize("beside", [["batch", 2], ["batch", "n"]])
+    def test_a_scalar_is_packed_beside_an_input_of_any_shape(
+        self, tmp_path: Path, dims: list[int | str], beside: list[int | str]
+    ) -> None:
+        beside = beside if dims else beside[1:]
+        nodes = [
+            helper.make_node("ReduceSum", ["more", "last"], ["sum"], keepdims=0),
+            helper.make_node("Add", ["x", "sum"], ["advice"]),
+        ]
+        inputs = {"x": (TensorProto.FLOAT, dims), "more": (TensorProto.FLOAT, beside)}
+        model = make_model(nodes, inputs, {"advice": (TensorProto.FLOAT, dims)}, {"last": np.array([-1], np.int64)})
+        write_onnx(tmp_path, "packed", model, '[settings.pack.x]\nfeatures = ["cost"]')
+        loaded, spec = load(tmp_path, "packed"), TensorSpec("advice", ElementType.FLOAT, ())
+        features = loaded.signature.features
+        assert features is not None
+        rows = [pack(features, {"cost": number, "more": np.array([1, 2], np.float32)}) for number in (3, 4)]
+        for count in (1, 2) if dims else (1,):
+            assert evaluate(loaded, join(features, rows[:count]), spec)["advice"].tolist() == [6.0, 7.0][:count]
+
     def test_vectors_of_another_size_than_the_input_are_refused(self, tmp_path: Path) -> None:
         node = helper.make_node("Identity", ["x"], ["advice"])
         spec: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["batch", 9])
