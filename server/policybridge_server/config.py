@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 
 from policybridge_core.errors import InvalidError
-from policybridge_core.text import meant
+from policybridge_core.fields import cure_of
 from policybridge_serdes.limits import DEFAULT_LIMIT, DEFAULT_LIMITS, MessageLimits
 
 _ENVELOPE: Final = 1 << 20
@@ -303,10 +303,7 @@ def convert_fields(fields: Any, kind: type[_Struct], where: str) -> _Struct:
     try:
         return msgspec.convert(fields, kind, dec_hook=_to_path)
     except msgspec.ValidationError as error:
-        known = {field.name for field in msgspec.structs.fields(kind)}
-        unknown = next((name for name in fields if name not in known), "") if isinstance(fields, dict) else ""
-        suggested = meant(unknown, known) if unknown and f"`{unknown}`" in str(error) else ""
-        raise InvalidError(f"{where}{error}{'; ' * bool(suggested)}{suggested.rstrip()}") from error
+        raise InvalidError(f"{where}{error}{cure_of(error, kind)}") from error
 
 
 def _to_path(kind: type, value: Any) -> Any:

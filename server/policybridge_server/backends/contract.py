@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 import msgspec
 
 from policybridge_core.errors import PreconditionError
+from policybridge_core.fields import cure_of
 from policybridge_core.plugins import Table
 from policybridge_forms import Drawing
 from policybridge_serdes import VARIES, Exploration, Layout, PolicyVersion, TensorSpec, Values
@@ -188,7 +189,8 @@ def convert_settings(config: PolicyConfig, kind: type[msgspec.Struct]) -> Any:
     try:
         return msgspec.convert(config.settings, kind)
     except msgspec.ValidationError as error:
-        raise PreconditionError(f"[settings] of policy.toml, for the backend {config.backend}: {error}") from error
+        where = f"[settings] of policy.toml, for the backend {config.backend}"
+        raise PreconditionError(f"{where}: {error}{cure_of(error, kind)}") from error
 
 
 def declared_signature(config: PolicyConfig) -> ModelSignature:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from policybridge_core.errors import PreconditionError
+from policybridge_core.fields import cure_of
 
 LARGEST: Final = 64 << 10
 """Bytes of a ``policy.toml``."""
@@ -51,7 +52,8 @@ def parse_toml(text: bytes, where: str, kind: type[_Parsed], largest: int = LARG
     try:
         return msgspec.toml.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise PreconditionError(f"{where}: {error}") from error
+        cure = cure_of(error, kind) if isinstance(error, msgspec.ValidationError) else ""
+        raise PreconditionError(f"{where}: {error}{cure}") from error
 
 
 def check_size(size: int, where: str, largest: int = LARGEST) -> None:
