@@ -1,7 +1,10 @@
 """The model runner, over every connection there is."""
 
+import multiprocessing
+import os
 from collections.abc import Iterator
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +157,40 @@ def test_a_place_for_decisions_that_does_not_exist_is_refused_with_those_that_do
     wrong: Any = "server"
     with pytest.raises(InvalidError, match="evaluate is 'server'; decisions are made there, auto, here"):
         open_runner(address, policy="sum", features=FEATURES, advice=SUM, evaluate=wrong)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_cannot_use_or_end_the_runner_of_its_parent(server: RunningServer) -> None:
+    with open_runner(server.socket, policy="sum", features=FEATURES, advice=SUM) as runner:
+        runner["a"] = 7
+        told, said = multiprocessing.get_context("fork").Pipe(duplex=False)
+        child = multiprocessing.get_context("fork").Process(target=use, args=(runner, said))
+        child.start()
+        refused = [told.recv() for _ in range(2)]
+        child.join()
+        assert (
+            refused
+            == [f"process {os.getpid()} opened this runner, and {child.pid} was forked from it: open one in each"] * 2
+        )
+        assert runner.evaluate() == 7
+
+
+def use(runner: ModelRunner, told: Connection) -> None:
+    """Use the runner, and tell what is said."""
+    for use_it in (runner.evaluate, runner.report):
+        try:
+            use_it()
+        except PreconditionError as error:
+            told.send(str(error))
+    runner.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_may_use_a_runner_in_process(policies: Path) -> None:
+    with open_runner(f"inprocess:{policies}", policy="sum", features=FEATURES, advice=SUM) as runner:
+        runner["a"] = 7
+        told, said = multiprocessing.get_context("fork").Pipe(duplex=False)
+        child = multiprocessing.get_context("fork").Process(target=lambda: said.send(int(runner.evaluate())))
+        child.start()
+        assert told.recv() == 7
+        child.join()

@@ -1,5 +1,6 @@
 """The model runner: a policy on a server, used as LLVM uses a model (llvm/include/llvm/Analysis/MLModelRunner.h)."""
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -7,13 +8,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from policybridge_client.addresses import scheme_of
 from policybridge_client.connection import connect
 from policybridge_client.contract import ClientSession, Connection, conclude
 from policybridge_client.credentials import Credentials
 from policybridge_client.local import Evaluate, decide_here, takes_forms
 from policybridge_client.spool import Spool
 from policybridge_client.trace_context import with_trace_context
-from policybridge_core.errors import UnsupportedError
+from policybridge_core.errors import PreconditionError, UnsupportedError
 from policybridge_serdes import (
     Exploration,
     Outcome,
@@ -46,6 +48,9 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
         signature: the signature with which the session was opened.
 
     """
+
+    _process: int | None = None
+    """The process that alone may use the session; ``None``: each may use its own copy."""
 
     def __init__(self, session: ClientSession, signature: Signature) -> None:
         self._session = session
@@ -103,14 +108,28 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
 
         Raises:
             PolicyBridgeError: there is no advice. After any error the session is closed.
+            PreconditionError: another process opened the runner, before it was forked.
 
         """
         spec = self._signature.advice
-        advice = tensor(spec, self._session.evaluate(self._values))
+        advice = tensor(spec, self._own_session.evaluate(self._values))
         if self._single:
             scalar: np.generic = advice.reshape(-1)[0]
             return scalar
         return advice.copy()
+
+    @property
+    def _is_own(self) -> bool:
+        return self._process is None or self._process == os.getpid()
+
+    @property
+    def _own_session(self) -> ClientSession:
+        # Two processes on one connection would read each other's answers.
+        if not self._is_own:
+            raise PreconditionError(
+                f"process {self._process} opened this runner, and {os.getpid()} was forked from it: open one in each"
+            )
+        return self._session
 
     @property
     def log_probability(self) -> float | None:
@@ -119,7 +138,7 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
 
     def context(self, name: str) -> None:
         """Tell the server that the next decisions belong to the function (or module) ``name``."""
-        self._session.context(name)
+        self._own_session.context(name)
 
     def report(self, status: str = "", **values: float) -> None:
         """Report the outcome, a status and named numbers: ``runner.report("ok", cycles=1e6)``.
@@ -129,7 +148,7 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
             PolicyBridgeError: the ledger does not hold the outcome. After any error the session is closed.
 
         """
-        self._session.report(Outcome(values, status))
+        self._own_session.report(Outcome(values, status))
 
     def conclude(self, status: str = "", **values: float) -> None:
         """Report the outcome, as `report`, and end the session: in one exchange with the server instead of two.
@@ -139,14 +158,15 @@ class ModelRunner(AbstractContextManager["ModelRunner"]):
 
         """
         try:
-            conclude(self._session, Outcome(values, status))
+            conclude(self._own_session, Outcome(values, status))
         finally:
             self.close()
 
     def close(self) -> None:
-        """End the session."""
+        """End the session, in the process that opened it."""
         self._closed = True
-        self._session.close()
+        if self._is_own:
+            self._session.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -214,16 +234,21 @@ def open_runner(  # noqa: PLR0913 - all but the address by keyword
     except BaseException:
         connection.close()
         raise
-    return _OwningRunner(session, signature, connection)
+    # A forked process has an engine of its own.
+    return _OwningRunner(session, signature, connection, None if scheme_of(address)[0] == "inprocess" else os.getpid())
 
 
 class _OwningRunner(ModelRunner):
     """A runner that also closes its connection."""
 
-    def __init__(self, session: ClientSession, signature: Signature, connection: Connection) -> None:
+    def __init__(
+        self, session: ClientSession, signature: Signature, connection: Connection, process: int | None
+    ) -> None:
         super().__init__(session, signature)
         self._connection = connection
+        self._process = process
 
     def close(self) -> None:
         super().close()
-        self._connection.close()
+        if self._is_own:
+            self._connection.close()
