@@ -79,6 +79,18 @@ def say_empty(repository: Path) -> str | None:
     return f"{repository} holds no policy; {_FORM}"
 
 
+def say_misplaced(policy: Path) -> str | None:
+    """Return a message that a folder without versions has a model where none is looked for; ``None`` if it has none."""
+    try:
+        found = [file for folder in (policy, *_folders(policy)) for file in folder.iterdir() if _is_known(file.name)]
+    except OSError:
+        return None
+    if not found:
+        return None
+    where = found[0].relative_to(policy.parent)
+    return f"{where} is in no version; the folder of a version is named by a number: {policy.name}/1/{where.name}"
+
+
 def _holds_policies(folder: Path) -> bool:
     return any(_is_served(inner) for inner in _folders(folder))
 

@@ -12,7 +12,7 @@ from policybridge_serdes import PolicyVersion
 from policybridge_server.repository.aliases import read_aliases
 from policybridge_server.repository.checks import Limits, check_files, is_name, is_number
 from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy
-from policybridge_server.repository.guessing import guess_config, has_versions
+from policybridge_server.repository.guessing import guess_config, has_versions, say_misplaced
 from policybridge_server.repository.identity import version_digest
 from policybridge_server.repository.numbers import NUMBERS, TAKEN, Taken
 from policybridge_server.repository.retired import is_retired
@@ -34,6 +34,9 @@ def policy_folders(repository: Path) -> Iterator[Path]:
                 _LOG.warning("%s is not served: it cannot be read: permission denied", folder)
             continue
         if not (is_policy(folder) or (folder.is_dir() and has_versions(folder))):
+            misplaced = say_misplaced(folder) if folder.is_dir() else None
+            if misplaced:
+                _LOG.warning("%s is not served: %s", folder, misplaced)
             continue
         if not is_name(folder.name):
             _LOG.warning("%s is not served: a policy cannot have this name", folder)

@@ -199,7 +199,9 @@ class StoredPolicy:
             raise PreconditionError(
                 f"policy {self.name!r} has no `latest`: {listed(self.versions)} were withdrawn or rolled back"
             )
-        raise NotFoundError(f"policy {self.name!r} has no version yet")
+        raise NotFoundError(
+            f"policy {self.name!r} has no version yet; the folder of a version is named by a number: {self.name}/1"
+        )
 
     def _digested(self, digest: str) -> int:
         numbers = [number for number, version in self.versions.items() if version.policy.digest.startswith(digest)]

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from policybridge_client import open_runner
-from policybridge_core.errors import PreconditionError
+from policybridge_core.errors import NotFoundError, PreconditionError
 from policybridge_serdes import ElementType, PolicyReference, TensorSpec
 from policybridge_server.engine.loading import Allowances
 from policybridge_server.engine.versions import LoadedVersions
@@ -89,3 +89,23 @@ def test_code_without_a_policy_toml_runs_only_where_it_is_allowed(tmp_path: Path
     versions = LoadedVersions(Repository([tmp_path]), Allowances(allow_python=False))
     with pytest.raises(PreconditionError, match="--allow-python"):
         versions.load(PolicyReference("mine"))
+
+
+@pytest.mark.parametrize(
+    "place", ["mine/model.onnx", "mine/v1/model.onnx", "mine/01/model.tflite", "mine/latest/policy.py"]
+)
+def test_a_model_that_is_in_no_version_is_told_with_its_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).touch()
+    assert Repository([tmp_path]).policies() == []
+    right = f"mine/1/{Path(place).name}"
+    assert f"{place} is in no version; the folder of a version is named by a number: {right}" in caplog.text
+
+
+def test_a_policy_without_a_version_says_where_one_would_be(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "policy.toml").write_text('backend = "onnx"\n')
+    with pytest.raises(NotFoundError, match="no version yet; the folder of a version is named by a number: mine/1"):
+        Repository([tmp_path]).resolve(PolicyReference("mine"))
