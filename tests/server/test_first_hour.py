@@ -180,6 +180,15 @@ def test_a_model_that_takes_another_type_of_number_is_told_of_the_pack_that_conv
         assert runner.evaluate() == 7
 
 
+def test_a_rename_the_other_way_round_is_told_with_the_right_one(policies: Path) -> None:
+    write_logits(policies, '[head]\n[rename]\nobs = "x"\n')
+    features = [TensorSpec("obs", ElementType.FLOAT, (2,))]
+    with pytest.raises(
+        InvalidError, match=r'needs x: .* \[rename\] in policy.toml is input = feature, so "x" = "obs"$'
+    ):
+        open_runner(f"inprocess:{policies}", policy="logits", features=features, advice=ADVICE)
+
+
 def test_a_model_that_gives_logits_is_told_of_the_head(policies: Path, tmp_path: Path) -> None:
     write_logits(policies)
     features = [TensorSpec("x", ElementType.FLOAT, (2,))]

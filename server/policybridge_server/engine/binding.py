@@ -71,6 +71,15 @@ def _pack(missing: TensorSpec, model: Layout, version: StoredVersion) -> str:
     return ""
 
 
+def _turned(missing: TensorSpec, version: StoredVersion) -> str:
+    """Return the hint that ``rename`` has the names the other way round."""
+    for name, feature in version.config.rename.items():
+        if feature == missing.name:
+            pair = f"{json.dumps(missing.name)} = {json.dumps(name)}"
+            return f"; [rename] in policy.toml is input = feature, so {pair}"
+    return ""
+
+
 def _packed(version: StoredVersion) -> Iterator[tuple[str, list[object]]]:
     """Give each packed input with the names of its features."""
     packs = version.config.settings.get("pack")
@@ -114,7 +123,7 @@ def _sources(client: Layout, model: Layout, version: StoredVersion) -> dict[str,
             sent, unused = ", ".join(client.by_name), (each for each in client.by_name if each not in model.by_name)
             raise InvalidError(
                 f"{version} needs {spec}, which the client does not send; {meant(name, unused)}it sends {sent}"
-                f"{_pack(spec, model, version)}"
+                f"{_pack(spec, model, version)}{_turned(spec, version)}"
             )
     return sources
 
