@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,6 +11,10 @@ from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_serdes import TensorSpec
 
 OUTPUT_SPEC = "output_spec.json"
+
+_FILE: Final = "`file` under [settings] in policy.toml names one"
+_SHOWN: Final = 5
+"""Files that a message names."""
 
 TRAINING_ONLY = frozenset({"discount", "reward", "step_type"})
 """Inputs that TF-Agents adds to every saved policy. They are fed zeros, as LLVM's ModelUnderTrainingRunner does."""
@@ -36,8 +40,8 @@ class _Entry(msgspec.Struct):
     tensor_spec: _Tensor
 
 
-def artifact_file(folder: Path, *names: str) -> Path:
-    """Give the first of ``names`` that is a file in the version's ``folder``.
+def artifact_file(folder: Path, *names: str, cure: str = _FILE) -> Path:
+    """Give the first of ``names`` that is a file in the version's ``folder``; ``cure`` is for a folder of other files.
 
     Raises:
         PreconditionError: the file is missing, or is outside the folder.
@@ -49,7 +53,9 @@ def artifact_file(folder: Path, *names: str) -> Path:
             raise PreconditionError(f"{file} is outside of the version's folder")
         if file.is_file():
             return file
-    raise PreconditionError(f"there is no model {folder / ' or '.join(names)}")
+    others = sorted(file.name for file in folder.iterdir() if file.is_file())[:_SHOWN]
+    there = f"; the version has {', '.join(map(repr, others))}: {cure}" if others else ""
+    raise PreconditionError(f"there is no model {folder / ' or '.join(names)}{there}")
 
 
 @contextmanager

@@ -133,6 +133,14 @@ class BackendContract:
         with pytest.raises(PreconditionError, match=self.artifact):
             load(tmp_path, "difference")
 
+    def test_a_missing_artifact_is_told_with_the_files_that_there_are(self, tmp_path: Path) -> None:
+        self.write_difference(tmp_path)
+        version = tmp_path / "difference" / "1"
+        (version / self.artifact).rename(version / "exported.bin")
+        cure = "model.export" if self.backend == "tensorflow" else r"`file` under \[settings\]"
+        with pytest.raises(PreconditionError, match=f"; the version has 'exported.bin'.*: .*{cure}"):
+            load(tmp_path, "difference")
+
     def test_a_corrupt_artifact_is_refused_by_its_name(self, tmp_path: Path) -> None:
         self.write_difference(tmp_path)
         (tmp_path / "difference" / "1" / self.artifact).write_bytes(b"\xff\x00 no artifact")

@@ -65,7 +65,7 @@ class TensorflowBackend:
     def load(self, artifact: Path, config: PolicyConfig) -> "TensorflowModel":
         """Load the graph and its variables into a session."""
         settings: TensorflowSettings = convert_settings(config, TensorflowSettings)
-        file = artifact_file(artifact, "saved_model.pb")
+        file = artifact_file(artifact, "saved_model.pb", cure="Keras' model.export(FOLDER) writes a SavedModel")
         logged = read_output_spec(artifact)
         with loading(file):
             loader = SavedModelLoader(str(artifact))
