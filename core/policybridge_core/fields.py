@@ -10,11 +10,17 @@ from policybridge_core.text import meant
 
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*?)`(?: - at `(\$.*)`)?", re.DOTALL)
 _VALUE: Final = re.compile(r"Invalid enum value '(.*?)'(?: - at `(\$.*)`)?", re.DOTALL)
+_TABLE: Final = re.compile(r"Expected `(?:str|int|float|bool)`, got `object` - at `\$.*\[\.\.\.\]`", re.DOTALL)
 _STEP: Final = re.compile(r"\.(\w+)|\[")
 
 
 def cure_of(error: msgspec.ValidationError, kind: type) -> str:
-    """Give the end of a message about an unknown field or value of a ``kind``: all that there are; else ``""``."""
+    """Give the end of a message about an unknown field or value of a ``kind``: all that there are.
+
+    A table in the place of a text or number is what TOML makes of a dot in a name. Any other message ends as it is.
+    """
+    if _TABLE.fullmatch(str(error)):
+        return "; a name with a dot in it is written in quotes"
     field, value = _UNKNOWN.fullmatch(str(error)), _VALUE.fullmatch(str(error))
     found = field or value
     if found is None:

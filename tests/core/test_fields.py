@@ -26,6 +26,8 @@ HEAD = ", ".join(HeadConfig.__struct_fields__)
         ("[head]\nscores = 'logit'", "'logit' - at `$.head.scores`; did you mean 'logits'? there are choice, logits, "),
         ("[kinds.a.hed]", "`hed` - at `$.kinds[...]`; did you mean 'head'? there are features, "),
         ("[kinds.a.head]\nmsk = 'x'", f"`msk` - at `$.kinds[...].head`; did you mean 'mask'? there are {HEAD}"),
+        ("[rename]\ninput.1 = 'x'", "got `object` - at `$.rename[...]`; a name with a dot in it is written in quotes"),
+        ("[aliases]\nv1.0 = 1", "got `object` - at `$.aliases[...]`; a name with a dot in it is written in quotes"),
         ("isolation = 'no'", "'no' - at `$.isolation`; there are process, thread"),
         ("inline = 'yes'", "Expected `bool | null`, got `str` - at `$.inline`"),
         ("head = 3", "Expected `object | null`, got `int` - at `$.head`"),
