@@ -68,3 +68,21 @@ def test_a_form_has_the_names_defaults_and_mask_of_the_policy(tmp_path: Path) ->
     assert str(form.content.advice) == "choice: int64_t[1]"
     assert form.evaluate({"a": 1, "C": 2, "legal": [1, 1, 0]}).tolist() == [0]
     assert form.evaluate({"a": 1, "C": 2, "b": 1.5, "legal": np.array([1, 1, 0])}).tolist() == [1]
+
+
+def test_an_output_that_is_no_tensor_and_no_advice_is_no_obstacle(tmp_path: Path) -> None:
+    # As scikit-learn's converter writes a classifier by default.
+    odds = helper.make_sequence_type_proto(
+        helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(FLOAT, []))
+    )
+    nodes = [
+        helper.make_node("Relu", ["x"], ["y"]),
+        helper.make_node("ZipMap", ["x"], ["odds"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, FLOAT, ["n", 2]) for name in "xy")
+    graph = helper.make_graph(nodes, "classifier", [x], [y, helper.make_value_info("odds", odds)])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    write_onnx(
+        tmp_path, "made", helper.make_model(graph, opset_imports=opsets, ir_version=9), '[settings]\noutput = "y"\n'
+    )
+    assert forms("made", tmp_path)[""].content.advice.count == 2

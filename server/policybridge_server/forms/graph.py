@@ -104,7 +104,9 @@ def read_graph(file: Path, *, batched: bool) -> Graph:
             if value.name not in weights and value.type.tensor_type.shape.dim:
                 value.type.tensor_type.shape.dim[0].dim_value = 1
     for value in model.graph.output:
-        value.type.tensor_type.ClearField("shape")
+        # To name the tensor of an output that is none, a classifier's ZipMap, would make it one.
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
     simple = _simplified(model)
     constants = {each.name: numpy_helper.to_array(each) for each in simple.graph.initializer}
     opset = next((each.version for each in simple.opset_import if each.domain in ("", "ai.onnx")), 1)
