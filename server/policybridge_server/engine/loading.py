@@ -153,6 +153,12 @@ def _load_model(
         if interrupts(error):
             raise
         raise PreconditionError(f"{stored} cannot be loaded: {describe(error)}") from error
+    if not (runs_code or measured.repeats):
+        _LOG.warning(
+            "%s gives other advice when it is asked the same again, so replays and retries differ: its model draws "
+            "random numbers. Export its scores, and let sessions explore by [head]",
+            stored,
+        )
     place = ModelHost(model, _rules(stored, given, model, measured), given.loop, Failures(str(stored)), counters)
     return LoadedModel(stored, model, head, measured, place)
 

@@ -49,12 +49,14 @@ class Probe:
         least: observations in a batch; fewer are padded to it.
         most: observations in a batch; more are split.
         seconds: for the smallest batch, warm; ``None``: unknown.
+        repeats: whether the same observations gave the same bytes again.
 
     """
 
     least: int = 1
     most: int = MAX_BATCH
     seconds: float | None = None
+    repeats: bool = True
 
 
 def probe(model: Model, given: Mapping[str, Any] | None = None, *, must_answer: bool = False) -> Probe:
@@ -94,18 +96,28 @@ def probe(model: Model, given: Mapping[str, Any] | None = None, *, must_answer: 
 
 def _probed(model: Model, observations: Values, layout: Layout) -> Probe:
     least = _least(model, observations, layout)
-    seconds = _fastest(model, observations[: least or 1], layout)
-    return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds)
+    seconds, repeats = _fastest(model, observations[: least or 1], layout)
+    if model.batched and not least:
+        # A model that draws random numbers agrees with itself for no size. One observation may be drawn alike.
+        some = observations[: 4 * _SAMPLE]
+        first, second = (_evaluate(model, some, layout).tobytes() for _ in range(2))
+        repeats = repeats and first == second
+    return Probe(least=least or 1, most=MAX_BATCH if least else 1, seconds=seconds, repeats=repeats)
 
 
-def _fastest(model: Model, observations: Values, layout: Layout) -> float:
-    """Give the seconds of the fastest of five runs, or of two of a slow model: the first one may warm it up."""
-    seconds = _seconds(model, observations, layout)
+def _fastest(model: Model, observations: Values, layout: Layout) -> tuple[float, bool]:
+    """Give the seconds of the fastest of five runs, or of two of a slow model: the first one may warm it up.
+
+    And give whether the runs had the same advice.
+    """
+    seconds, advice = _timed(model, observations, layout)
+    repeats = True
     for _ in range(_REPEATS - 1):
-        seconds = min(seconds, _seconds(model, observations, layout))
+        took, again = _timed(model, observations, layout)
+        seconds, repeats = min(seconds, took), repeats and again == advice
         if seconds > _SLOW:
             break
-    return seconds
+    return seconds, repeats
 
 
 def confirm_probe(model: Model, expected: Probe, given: Mapping[str, Any] | None = None) -> Probe:
@@ -166,12 +178,12 @@ def _evaluate(model: Model, observations: Values, layout: Layout) -> Values:
     return model.evaluate(Batch(observations, [session] * len(observations), layout))
 
 
-def _seconds(model: Model, observations: Values, layout: Layout) -> float:
+def _timed(model: Model, observations: Values, layout: Layout) -> tuple[float, bytes]:
     # Of a model that batches, one observation alone may well give NaN.
     evaluate = _evaluate if model.batched else _answers
     started = time.perf_counter()
-    evaluate(model, observations, layout)
-    return time.perf_counter() - started
+    advice = evaluate(model, observations, layout)
+    return time.perf_counter() - started, advice.tobytes()
 
 
 def _random(features: Layout, count: int, numbers: tuple[Numbers, Numbers], given: Mapping[str, Any]) -> Values:

@@ -1,14 +1,20 @@
 """How many batches a model evaluates when it is probed."""
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from policybridge_core.errors import PreconditionError
-from policybridge_serdes import ElementType, Layout, TensorSpec, Values
+from policybridge_serdes import ElementType, Layout, PolicyReference, TensorSpec, Values
 from policybridge_server.backends.contract import Batch, ModelSignature
+from policybridge_server.engine.loading import Allowances
 from policybridge_server.engine.probe import MAX_BATCH, confirm_probe, probe
+from policybridge_server.engine.versions import LoadedVersions
+from policybridge_server.repository import Repository
+from tests.onnx_models import make_model, write_onnx
 
 X, ADVICE = TensorSpec("x", ElementType.FLOAT), TensorSpec("advice", ElementType.FLOAT)
 
@@ -109,3 +115,37 @@ def test_new_weights_that_give_nan_for_every_observation_are_refused() -> None:
     found = probe(Diverged(np.inf, batched=True))
     with pytest.raises(PreconditionError, match="gives NaN alone"):
         confirm_probe(Diverged(-np.inf, batched=True), found)
+
+
+class Drawing(Counted):
+    """A model that now and then draws another advice."""
+
+    def __init__(self, *, batched: bool) -> None:
+        super().__init__(least=1)
+        self.batched, self._draw = batched, np.random.default_rng(1)
+
+    def evaluate(self, batch: Batch) -> Values:
+        """Give the observation's own number, or the next one."""
+        advice = super().evaluate(batch)
+        advice["advice"] += self._draw.random(advice["advice"].shape) < 0.3
+        return advice
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_model_that_draws_random_numbers_is_found(batched: bool) -> None:
+    assert not probe(Drawing(batched=batched)).repeats
+    assert probe(Counted(least=4)).repeats
+    assert probe(Counted(least=1000)).repeats
+
+
+@pytest.mark.parametrize(("operator", "warned"), [("RandomNormalLike", True), ("Neg", False)])
+def test_the_log_warns_of_a_model_that_draws_random_numbers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, operator: str, warned: bool
+) -> None:
+    x: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["batch", 2])
+    node = helper.make_node(operator, ["x"], ["y"])
+    write_onnx(tmp_path, "mine", make_model([node], {"x": x}, {"y": x}))
+    versions = LoadedVersions(Repository([tmp_path]), Allowances(allow_python=False))
+    versions.load(PolicyReference("mine"))
+    assert ("mine@1 gives other advice when it is asked the same again" in caplog.text) == warned
+    versions.close()
