@@ -47,7 +47,8 @@ def _check_sizes(layout: Layout, payloads: Sequence[Buffer], sizes: Sequence[int
         return
     for spec, payload, size in zip(layout.specs, payloads, sizes, strict=True):
         if len(payload) != size:
-            raise FieldError(f"inputs[{spec.name}]", f"{spec} takes {size} bytes; {len(payload)} came")
+            often = "" if size == spec.size else f", {size // spec.size} times,"
+            raise FieldError(f"inputs[{spec.name}]", f"{spec}{often} takes {size} bytes; {len(payload)} came")
 
 
 class PackedRows:
