@@ -24,7 +24,7 @@ _SITES = [
 _SEARCH = Search.begin(compile_result(10_000, _SIZES, _SITES, "m"))
 _GRAPH = CallGraph(_SEARCH.sites, _SEARCH.sizes)
 _FLIPS = {
-    each.sites[0].key: CallFlip.counted(each, _GRAPH, _COUNTED)
+    each.sites[0].key: CallFlip.counted(each, _SEARCH, _GRAPH, _COUNTED)
     for each in flips_of(_SEARCH.sites, _GRAPH)
     if len(each.sites) == 1
 }

@@ -25,12 +25,14 @@ class CallFlip(Flip):
     calls: float
 
     @classmethod
-    def counted(cls, flip: Flip, graph: CallGraph, counted: Counted) -> "CallFlip":
+    def counted(cls, flip: Flip, search: Search, graph: CallGraph, counted: Counted) -> "CallFlip":
         """Add what the last run tells of the calls.
 
-        The callee belongs to what it affects: the callee runs less often, or more often, and so its cycles change.
+        The callee belongs to what it affects: the callee runs less often, or more often, and so its cycles change. So
+        do functions that the object has not while they are inlined into the callee: where it is inlined itself, LLVM
+        decides about their calls anew.
         """
-        affected = flip.affected | graph.set_of((flip.callee,))
+        affected = flip.affected | graph.set_of(_hidden(flip.callee, search))
         calls = _CALL * _taken_away(flip, graph, counted) if flip.inline else 0.0
         return cls(**{**vars(flip), "affected": affected}, calls=calls)
 
@@ -60,6 +62,17 @@ class FlipGains:
         """Give the cycles that a flip is expected to save."""
         share = self._saved[flip.inline] / self._cycles[flip.inline]
         return flip.calls + share * search.cost(search.sizes, graph.names(flip.affected))
+
+
+def _hidden(callee: str, search: Search) -> set[str]:
+    """Give a function, and those inlined into it that the object has not."""
+    found, waiting = {callee}, [callee]
+    while waiting:
+        sites = search.sites.get(waiting.pop(), ())
+        new = {site.callee for site in sites if site.inlined and site.callee not in search.sizes} - found
+        found |= new
+        waiting += new
+    return found
 
 
 def _taken_away(flip: Flip, graph: CallGraph, counted: Counted) -> float:

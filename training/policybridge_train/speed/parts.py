@@ -51,6 +51,7 @@ class Rules:
         gains: learn from choices.
         flips: learn from decisions about calls.
         cycles: of the whole program by LLVM's own decisions.
+        share: of these, which a move must save.
 
     """
 
@@ -58,15 +59,11 @@ class Rules:
     gains: Gains
     flips: FlipGains
     cycles: int
-
-    @property
-    def least(self) -> float:
-        """Cycles that a move must save."""
-        return _LEAST * self.cycles
+    share: float = _LEAST
 
     def is_worth(self, saved: float, growth: int) -> bool:
         """Whether a move saves enough cycles for the bytes that it adds."""
-        return saved >= self.least and saved * self.room.whole >= _WORTH * self.cycles * growth
+        return saved >= self.share * self.cycles and saved * self.room.whole >= _WORTH * self.cycles * growth
 
     @property
     def scale(self) -> float:

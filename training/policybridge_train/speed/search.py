@@ -1,7 +1,7 @@
 """The search for a faster program: each step compiles the modules that cost much, links the program and runs it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from time import monotonic
 from typing import Final
@@ -113,8 +113,8 @@ class SpeedSearch:
 
     def run(self) -> None:
         """Search until the budget is spent or nothing is left to try."""
-        if self._parts and self.spent < self._asked.budget:
-            self._go_on()
+        if self._parts and self.spent < self._asked.budget and not self._go_on():
+            self._begin()
         since = 0
         while self._parts and self.spent < self._asked.budget and not self._is_late:
             left = self._asked.budget - self.spent
@@ -129,7 +129,7 @@ class SpeedSearch:
                 self._check()
                 since = 0
             else:
-                self._try(moves)
+                self._try(moves, self._rules)
                 since += 1
         if not self._is_checked and self.spent < self._asked.budget:
             self._check()
@@ -168,7 +168,7 @@ class SpeedSearch:
     def _spared(self, part: Part) -> set[str]:
         return {name for name in part.search.sizes if any(fnmatchcase(name, pattern) for pattern in self._asked.spared)}
 
-    def _try(self, moves: Mapping[str, list[Move]]) -> None:
+    def _try(self, moves: Mapping[str, list[Move]], rules: Rules) -> None:
         decided = {
             part.module.name: turned(part.search.pinned(), moves.get(part.module.name, ())) for part in self._parts
         }
@@ -182,7 +182,7 @@ class SpeedSearch:
         self._most = min(1 << 20, 2 * self._most)
         for part in self._parts:
             its = seen[part.module.name]
-            changed = part.settle(moves.get(part.module.name, ()), its, self._rules) & part.owned.shared
+            changed = part.settle(moves.get(part.module.name, ()), its, rules) & part.owned.shared
             for other in self._parts if changed else ():
                 other.learn({name: its.costs[name] for name in changed})
 
@@ -197,12 +197,20 @@ class SpeedSearch:
                 part.refuse(move)
                 self.failures.append(f"{part.module.name}: {move.name}: {why}")
 
-    def _go_on(self) -> None:
+    def _begin(self) -> None:
+        """Try the first choices on all functions at once: each keeps them that does not become slower or larger."""
+        taken = set[str]()
+        found = {part.module.name: self._trying.first(part, self._spared(part), taken) for part in self._parts}
+        if moves := {name: its for name, its in found.items() if its}:
+            self._try(moves, replace(self._rules, share=0.0))
+
+    def _go_on(self) -> bool:
         """Begin with the best of an earlier search, if there is one."""
         kept = self._kept.read(part.module.name for part in self._parts) if self._kept else {}
         if kept:
             start = {part.module.name: kept.get(part.module.name, Decided()) for part in self._parts}
             self._run_alone(start, start)
+        return bool(kept)
 
     def _check(self) -> None:
         """Run the accepted moves alone; keep them if the program is the fastest so far."""
