@@ -55,3 +55,17 @@ def test_a_flip_that_saved_more_than_its_calls_lets_more_be_expected_of_the_othe
     assert _expected(gains, "never") > before["never"]
     gains.add(_FLIPS["there"], 4000, 500.0)
     assert _expected(gains, "there") < before["there"]
+
+
+def test_functions_that_may_come_back_with_an_inlined_callee_are_affected() -> None:
+    sites = [
+        _site("outer", "main", inlined=False),
+        Site("inner", "help", "deep", default=True, taken=True, inlined=True, numbers=_SITES[0].numbers),
+        Site("inmost", "deep", "deepest", default=True, taken=True, inlined=True, numbers=_SITES[0].numbers),
+        Site("kept", "help", "cold", default=True, taken=True, inlined=True, numbers=_SITES[0].numbers),
+    ]
+    search = Search.begin(compile_result(10_000, _SIZES, sites, "m"))
+    graph = CallGraph(search.sites, search.sizes)
+    (outer,) = (each for each in flips_of(search.sites, graph) if each.sites[0].key == "outer")
+    affected = CallFlip.counted(outer, search, graph, _COUNTED).affected
+    assert {*graph.names(affected)} == {"main", "help", "deep", "deepest"}

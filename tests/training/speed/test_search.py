@@ -8,6 +8,7 @@ from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.processes.process import Running
 from policybridge_train.speed.making import Making
+from policybridge_train.speed.moves import FIRST
 from policybridge_train.speed.running import Ran
 from policybridge_train.speed.search import Asked, SpeedSearch
 from policybridge_train.tasks.callgrind import Counted
@@ -16,6 +17,7 @@ from tests.training.tuning.autotuning import compile_result
 
 _CALLERS = {"one": "fast", "two": "large"}
 _BYTES = 1000
+_SAVED = {"fast": 300, "large": -300, "cold": 0}
 _CONSTANTS = 160
 """Bytes that the program gets with ``two``, which are no function's."""
 
@@ -48,6 +50,23 @@ def _site(key: str, *, inline: bool) -> Site:
     return Site(key, _CALLERS[key], callee, default=False, taken=inline, inlined=inline, numbers=_NUMBERS)
 
 
+class _Chosen(_Made):
+    """Makes programs in which the first choices make a function faster, one slower, one that is not run larger."""
+
+    def compiled(self, modules: Sequence[tuple[Module, Decided]]) -> list[tuple[CompileResult, Path]]:
+        ((_, decided),) = modules
+        chosen = sorted(name for name in _SAVED if FIRST.split(" & ")[0] in decided.passes.get(name, ()))
+        sizes = {name: _BYTES + 32 * (name == "cold" and name in chosen) for name in _SAVED}
+        return [(compile_result(sum(sizes.values()), sizes, [], "m"), Path("-".join(chosen)))]
+
+    def linked(self, objects: Mapping[str, Path], letter: str) -> tuple[Path, int]:
+        return Path(letter, objects["m"]), 3 * _BYTES + 32 * ("cold" in objects["m"].name)
+
+    def count(self, program: Path) -> tuple[Counted, Ran]:
+        own = {name: 5000 - saved * (name in program.name) for name, saved in _SAVED.items() if name != "cold"}
+        return Counted(sum(own.values()), own, own, {}), Ran("the same", 1.0)
+
+
 _NUMBERS = tuple(10.0 for _ in NUMBERS)
 
 
@@ -58,3 +77,18 @@ def test_the_moves_that_save_most_for_their_bytes_stay_where_the_text_is_too_lar
     assert search.best.text == 2 * _BYTES + 32
     assert search.best.cycles == 9100
     assert search.best.decided["m"].inlining == {"one": True, "two": False}
+
+
+def test_each_function_keeps_the_first_choices_that_makes_it_neither_slower_nor_larger() -> None:
+    asked = Asked(budget=4, growth=10, inline=False)
+    search = SpeedSearch([Module("m", Path())], cast("Making", _Chosen()), asked)
+    search.run()
+    assert search.best.cycles == 9700
+    assert {name for name, its in search.best.decided["m"].passes.items() if its} == {"fast"}
+
+
+def test_no_function_tries_choices_of_passes_if_they_are_not_asked_for() -> None:
+    asked = Asked(budget=4, growth=10, inline=False, passes=False)
+    search = SpeedSearch([Module("m", Path())], cast("Making", _Chosen()), asked)
+    search.run()
+    assert search.best is search.before
