@@ -20,7 +20,6 @@ FIRST: Final = "set ext-tsp & skip loop-reduce & skip early-machinelicm"
 """Choices that make most functions smaller, and many faster."""
 
 LISTED: Final[Mapping[str, float]] = {
-    FIRST: 0.0200,
     "skip early-machinelicm": 0.0060,
     "skip machine-cse": 0.0050,
     "set ext-tsp": 0.0030,
@@ -89,7 +88,7 @@ class Trying:
         self._passes = passes
 
     def first(self, part: Part, spared: Collection[str], taken: set[str]) -> list[Move]:
-        """Give `FIRST` for every function of a module. Choices for one function do not change another."""
+        """Give `FIRST` for all functions of a module but those spared: choices for one do not change another."""
         if not self._passes:
             return []
         graph = CallGraph(part.search.sites, part.search.sizes)

@@ -13,7 +13,7 @@ from policybridge_train.speed.calls import FlipGains, Move
 from policybridge_train.speed.costs import owned, shares
 from policybridge_train.speed.keeping import Kept
 from policybridge_train.speed.making import Making, Whole, repeated
-from policybridge_train.speed.moves import LISTED, Trying, turned
+from policybridge_train.speed.moves import FIRST, LISTED, Trying, turned
 from policybridge_train.speed.parts import Part, Room, Rules, Seen, too_much
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.choices import Gains
@@ -198,11 +198,14 @@ class SpeedSearch:
                 self.failures.append(f"{part.module.name}: {move.name}: {why}")
 
     def _begin(self) -> None:
-        """Try the first choices on all functions at once: each keeps them that does not become slower or larger."""
+        """Try choices on all functions that are not hot: those keep them that become neither slower nor larger."""
         taken = set[str]()
-        found = {part.module.name: self._trying.first(part, self._spared(part), taken) for part in self._parts}
+        found = {
+            part.module.name: self._trying.first(part, self._spared(part) | self.hot.keys(), taken)
+            for part in self._parts
+        }
         if moves := {name: its for name, its in found.items() if its}:
-            self._try(moves, replace(self._rules, share=0.0))
+            self._try(moves, replace(self._rules, gains=Gains(prior={FIRST: 0.0}), share=0.0))
 
     def _go_on(self) -> bool:
         """Begin with the best of an earlier search, if there is one."""
