@@ -62,7 +62,7 @@ def make(program: Path, method: Method) -> Iterator[Make]:
         )
         words = [str(program), address, "{folder}/out", *([behaviour] if behaviour else [])]
         compiler = changes.pop("compiler", None) or Compiler(command=words, port_pattern=pattern, **timeouts)
-        arguments = {"action_space": Discrete(4), "reward": reward, "terminated": lambda t: t.step == 3, **changes}
+        arguments = {"action_space": Discrete(100), "reward": reward, "terminated": lambda t: t.step == 3, **changes}
         made.append(CompilerEnvironment(compiler, changes.pop("method", method), **arguments))
         return made[-1]
 
@@ -95,6 +95,15 @@ def test_episodes_follow_each_other_and_start_anew(make: Make) -> None:
         observation, _ = environment.reset()
         assert observation["choices"].tolist() == []
         assert environment.step(2)[0]["choices"].tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize("action", [3, -1, 1.5, "1", None])
+def test_an_action_that_a_discrete_space_lacks_is_refused_and_the_episode_goes_on(make: Make, action: Any) -> None:
+    environment = make(action_space=Discrete(3))
+    environment.reset()
+    with pytest.raises(InvalidError, match=r"is no action of Discrete\(3\)"):
+        environment.step(action)
+    assert environment.step(np.int64(2))[0]["choices"].tolist() == [[0], [1]]
 
 
 @pytest.mark.filterwarnings("ignore:.*m(in|ax)imum value is -?infinity")
@@ -241,7 +250,7 @@ class TestNothingIsLeft:
         if how == "forgotten":
             words = [str(program), "127.0.0.1:{port}", "{folder}/out", "child"]
             environment = CompilerEnvironment(
-                Compiler(command=words), method, action_space=Discrete(2), reward=reward, terminated=bool
+                Compiler(command=words), method, action_space=Discrete(100), reward=reward, terminated=bool
             )
         else:
             environment = make("child")
@@ -269,7 +278,7 @@ from policybridge_client.environment import Compiler, CompilerEnvironment, load_
 words = [{str(program)!r}, "127.0.0.1:{{port}}", "{{folder}}/out", "child"]
 method = load_method([{str(PROTOS)!r}], {NAME!r})
 environment = CompilerEnvironment(
-    Compiler(command=words), method, action_space=Discrete(4), reward=lambda _: 0, terminated=lambda _: False
+    Compiler(command=words), method, action_space=Discrete(100), reward=lambda _: 0, terminated=lambda _: False
 )
 environment.reset()
 running = environment._running
@@ -307,7 +316,7 @@ def test_environments_in_processes_of_their_own_are_stepped_together(program: Pa
         return CompilerEnvironment(
             Compiler(command=words),
             load_method([PROTOS], NAME),
-            action_space=Discrete(4),
+            action_space=Discrete(100),
             sizes={"embedding": 3, "choices": 0},
             reward=reward,
             terminated=lambda transition: transition.step == 2,

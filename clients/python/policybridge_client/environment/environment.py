@@ -155,10 +155,14 @@ class CompilerEnvironment(gymnasium.Env[Any, Any]):
 
         Raises:
             PreconditionError: the episode is over, or was never started.
+            InvalidError: the action space is `Discrete`, and has no such action.
 
         """
         if self._over or self._running is None:
             raise PreconditionError("the episode is over; reset() begins the next one")
+        # Spaces of numbers are left to the user's own conversion: Gymnasium's test refuses float64 for float32.
+        if isinstance(self.action_space, gymnasium.spaces.Discrete) and not self.action_space.contains(action):
+            raise InvalidError(f"{action!r} is no action of {self.action_space}")
         request = self._method.request()
         self._write(request, action)
         before = self._observation
