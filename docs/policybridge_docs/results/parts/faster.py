@@ -17,7 +17,7 @@ def cycles(options: Namespace) -> Made:
 
     What an earlier call has measured in ``--cycles`` is not measured again.
     """
-    command = ["tests.measures.cycles", "--budget", "16", "--levels"]
+    command = ["tests.measures.cycles", "--budget", "64", "--levels"]
     there = module(*command, "--plugins", options.plugins, "--work", options.cycles)
     told = json.loads(subprocess.run(there, stdout=subprocess.PIPE, check=True).stdout)
     packages, signs = told["packages"], told["signs"]
