@@ -317,6 +317,16 @@ class TestOnnx(TensorContract):
         with pytest.raises(PreconditionError, match=r"seq\(map\(.*zipmap=False"):
             load(tmp_path, "odds")
 
+    def test_types_that_are_kept_are_named_as_the_cure_of_a_float16_input(self, tmp_path: Path) -> None:
+        node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["batch", 2])
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2])
+        graph = helper.make_graph([node], "half", [x], [y])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        write_onnx(tmp_path, "half", model)
+        with pytest.raises(PreconditionError, match=r"x has the type tensor\(float16\); .*keep_io_types=True"):
+            load(tmp_path, "half")
+
     def test_a_missing_file_of_tensors_is_named_as_the_model_names_it(self, tmp_path: Path) -> None:
         self.write_table(tmp_path, 64)
         file = tmp_path / "table" / "1" / "model.onnx"

@@ -167,11 +167,15 @@ def _bindable(interface: Interface, declared: Sequence[object]) -> bool:
 def _port(node: ort.NodeArg) -> Port:
     if node.type not in _ONNX_TYPES:
         raise PreconditionError(
-            f"{node.name} has the type {node.type}; supported are {', '.join(_ONNX_TYPES)}{_zipmap(node)}"
+            f"{node.name} has the type {node.type}; supported are {', '.join(_ONNX_TYPES)}{_cure(node.type)}"
         )
     return Port(node.name, _ONNX_TYPES[node.type], node.shape)
 
 
-def _zipmap(node: ort.NodeArg) -> str:
-    # The default of the converters for classifiers.
-    return ". Convert a classifier with zipmap=False, which makes it a tensor" if "seq(map(" in node.type else ""
+def _cure(kind: str) -> str:
+    if "seq(map(" in kind:
+        # The default of the converters for classifiers.
+        return ". Convert a classifier with zipmap=False, which makes it a tensor"
+    if "float16" in kind:
+        return ". Convert a model to float16 with keep_io_types=True, which leaves its inputs and outputs float32"
+    return ""
