@@ -1,4 +1,4 @@
-"""What a message of msgspec about a table does not say: the fields and the values that there are."""
+"""Cures for msgspec's errors about a table: the fields and the values that there are."""
 
 import re
 from typing import Any, Final

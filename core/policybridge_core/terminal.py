@@ -22,7 +22,7 @@ def complain(text: str) -> None:
 
 
 def leave_reader() -> None:
-    """Let what is still to be written to standard output go nowhere: its reader has closed it, as `head` does."""
+    """Discard the rest of standard output: its reader has closed it, as `head` does."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -121,7 +121,7 @@ class TensorSpec:
             known = ", ".join(f"{kind.name} ({kind.value})" for kind in ElementType)
             raise InvalidError(f"{self.name} has the type {self.type!r}, which is no ElementType; there are {known}")
         if type(self.shape) is not tuple or any(type(dim) is not int for dim in self.shape):
-            # A list, or numbers of numpy: neither can be compared with what a policy declares.
+            # A list or numpy's integers: specs are compared and hashed by a tuple of int.
             object.__setattr__(self, "shape", _as_shape(self.name, self.shape))
         if len(self.shape) > MAX_DIMENSIONS:
             raise InvalidError(f"{self.name} has {len(self.shape)} dimensions; at most {MAX_DIMENSIONS} are possible")

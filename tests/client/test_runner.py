@@ -176,7 +176,7 @@ def test_a_forked_process_cannot_use_or_end_the_runner_of_its_parent(server: Run
 
 
 def use(runner: ModelRunner, told: Connection) -> None:
-    """Use the runner, and tell what is said."""
+    """Use the runner; give the error's message."""
     for use_it in (runner.evaluate, runner.report):
         try:
             use_it()

@@ -129,11 +129,9 @@ def until_taken(call: Callable[[], T], due: float) -> T:
     for wait in _AGAIN:
         try:
             return call()
-        except RefusedError:
-            if monotonic() + wait >= due:
-                raise
-        except grpc.RpcError as failure:
-            if not was_refused(failure) or monotonic() + wait >= due:
+        except (RefusedError, grpc.RpcError) as failure:
+            refused = isinstance(failure, RefusedError) or was_refused(failure)
+            if not refused or monotonic() + wait >= due:
                 raise
         sleep(wait)
     return call()

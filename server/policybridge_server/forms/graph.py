@@ -104,7 +104,7 @@ def read_graph(file: Path, *, batched: bool) -> Graph:
             if value.name not in weights and value.type.tensor_type.shape.dim:
                 value.type.tensor_type.shape.dim[0].dim_value = 1
     for value in model.graph.output:
-        # To name the tensor of an output that is none, a classifier's ZipMap, would make it one.
+        # A classifier's ZipMap is no tensor: clearing a shape that it has not would make it one.
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
     simple = _simplified(model)

@@ -13,7 +13,7 @@ _STATUS: Final = (
     "CASE WHEN reported IS NOT NULL THEN coalesce(nullif(status, ''), 'reported') WHEN interrupted > 0 "
     "THEN 'interrupted' WHEN closed IS NULL THEN 'open' ELSE 'closed' END"
 )
-"""What `SessionRecord.status` gives."""
+"""The status of a session, the same as `SessionRecord.status`."""
 
 
 @dataclass(frozen=True)

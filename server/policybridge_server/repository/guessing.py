@@ -79,16 +79,20 @@ def say_empty(repository: Path) -> str | None:
     return f"{repository} holds no policy; {_FORM}"
 
 
-def say_misplaced(policy: Path) -> str | None:
-    """Return a message that a folder without versions has a model where none is looked for; ``None`` if it has none."""
+def misplaced(repository: Path) -> Iterator[tuple[Path, str]]:
+    """Give each folder that has a model and no version, with a message that names the place for the model."""
+    for policy in _folders(repository):
+        if not _is_served(policy) and (model := _model_below(policy)):
+            where, right = model.relative_to(repository), f"{policy.name}/1/{model.name}"
+            yield policy, f"{where} is in no version; the folder of a version is named by a number: {right}"
+
+
+def _model_below(policy: Path) -> Path | None:
     try:
-        found = [file for folder in (policy, *_folders(policy)) for file in folder.iterdir() if _is_known(file.name)]
+        files = (file for folder in (policy, *_folders(policy)) for file in folder.iterdir())
+        return next((file for file in files if _is_known(file.name)), None)
     except OSError:
         return None
-    if not found:
-        return None
-    where = found[0].relative_to(policy.parent)
-    return f"{where} is in no version; the folder of a version is named by a number: {policy.name}/1/{where.name}"
 
 
 def _holds_policies(folder: Path) -> bool:

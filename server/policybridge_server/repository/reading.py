@@ -12,7 +12,7 @@ from policybridge_serdes import PolicyVersion
 from policybridge_server.repository.aliases import read_aliases
 from policybridge_server.repository.checks import Limits, check_files, is_name, is_number
 from policybridge_server.repository.config import POLICY_TOML, PolicyConfig, is_policy
-from policybridge_server.repository.guessing import guess_config, has_versions, say_misplaced
+from policybridge_server.repository.guessing import guess_config, has_versions, misplaced
 from policybridge_server.repository.identity import version_digest
 from policybridge_server.repository.numbers import NUMBERS, TAKEN, Taken
 from policybridge_server.repository.retired import is_retired
@@ -21,6 +21,15 @@ from policybridge_server.repository.stored import StoredPolicy, StoredVersion
 from policybridge_server.repository.toml import check_size, parse_toml
 
 _LOG = logging.getLogger(__name__)
+
+
+def warn_of_misplaced(repository: Path) -> None:
+    """Warn of each folder that has a model and no version.
+
+    At start alone: while a version is copied in, its folder may have another name.
+    """
+    for folder, why in misplaced(repository):
+        _LOG.warning("%s is not served: %s", folder, why)
 
 
 def policy_folders(repository: Path) -> Iterator[Path]:
@@ -34,9 +43,6 @@ def policy_folders(repository: Path) -> Iterator[Path]:
                 _LOG.warning("%s is not served: it cannot be read: permission denied", folder)
             continue
         if not (is_policy(folder) or (folder.is_dir() and has_versions(folder))):
-            misplaced = say_misplaced(folder) if folder.is_dir() else None
-            if misplaced:
-                _LOG.warning("%s is not served: %s", folder, misplaced)
             continue
         if not is_name(folder.name):
             _LOG.warning("%s is not served: a policy cannot have this name", folder)

@@ -11,7 +11,13 @@ from policybridge_core.text import meant
 from policybridge_serdes import PolicyReference
 from policybridge_server.repository.aliases import aliases_toml, write_aliases
 from policybridge_server.repository.checks import Limits
-from policybridge_server.repository.reading import policy_folders, read_policy, read_version, version_folders
+from policybridge_server.repository.reading import (
+    policy_folders,
+    read_policy,
+    read_version,
+    version_folders,
+    warn_of_misplaced,
+)
 from policybridge_server.repository.remote import ALIASES, RemoteRepository
 from policybridge_server.repository.rollout import ROLLOUT, Rollout
 from policybridge_server.repository.stored import StoredPolicy, StoredVersion, listed
@@ -68,8 +74,10 @@ class Repository:
         for given, folder in zip(folders, self.folders, strict=True):
             if not folder.is_dir():
                 raise NotFoundError(f"the repository {given} is not a folder")
-            for policy in policy_folders(folder) if policies is None else ():
-                self._add(policy)
+            if policies is None:
+                warn_of_misplaced(folder)
+                for policy in policy_folders(folder):
+                    self._add(policy)
 
     def _add(self, folder: Path) -> None:
         if folder.name in self._policies:

@@ -12,6 +12,7 @@ from policybridge_serdes import ElementType, PolicyReference, TensorSpec
 from policybridge_server.engine.loading import Allowances
 from policybridge_server.engine.versions import LoadedVersions
 from policybridge_server.repository import PolicyConfig, Repository
+from policybridge_server.repository.reading import policy_folders
 from tests.onnx_models import make_model, write_onnx
 
 SPEC = TensorSpec("x", ElementType.FLOAT, (2,))
@@ -102,6 +103,15 @@ def test_a_model_that_is_in_no_version_is_told_with_its_place(
     assert Repository([tmp_path]).policies() == []
     right = f"mine/1/{Path(place).name}"
     assert f"{place} is in no version; the folder of a version is named by a number: {right}" in caplog.text
+
+
+def test_a_model_is_not_told_to_be_misplaced_while_it_may_be_copied_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mine" / "new").mkdir(parents=True)
+    (tmp_path / "mine" / "new" / "model.onnx").touch()
+    assert list(policy_folders(tmp_path)) == []
+    assert not caplog.records
 
 
 def test_a_policy_without_a_version_says_where_one_would_be(tmp_path: Path) -> None:

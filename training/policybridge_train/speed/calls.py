@@ -9,7 +9,7 @@ from policybridge_train.tuning.flips import CallGraph, Flip
 from policybridge_train.tuning.search import Search
 
 _CALL: Final = 8
-"""Cycles that a call costs beside what the callee does, about: call, return, saved registers, arguments."""
+"""Cycles of a call without its callee, about: call, return, saved registers, arguments."""
 
 _UNKNOWN: Final = 0.001
 """The share of its functions' cycles that a flip is assumed to save beside that, before any was tried."""
@@ -26,10 +26,10 @@ class CallFlip(Flip):
 
     @classmethod
     def counted(cls, flip: Flip, search: Search, graph: CallGraph, counted: Counted) -> "CallFlip":
-        """Add what the last run tells of the calls.
+        """Add the cycles of the calls in the last run.
 
         The callee belongs to what it affects: the callee runs less often, or more often, and so its cycles change. So
-        do functions that the object has not while they are inlined into the callee: where it is inlined itself, LLVM
+        do functions that the object lacks while they are inlined into the callee: where it is inlined itself, LLVM
         decides about their calls anew.
         """
         affected = flip.affected | graph.set_of(_hidden(flip.callee, search))
@@ -65,7 +65,7 @@ class FlipGains:
 
 
 def _hidden(callee: str, search: Search) -> set[str]:
-    """Give a function, and those inlined into it that the object has not."""
+    """Give a function, and those inlined into it that the object lacks."""
     found, waiting = {callee}, [callee]
     while waiting:
         sites = search.sites.get(waiting.pop(), ())
