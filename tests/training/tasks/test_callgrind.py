@@ -74,11 +74,11 @@ fn=f
 
 def test_cycles_are_instructions_with_misses_and_mispredicted_branches_and_calls_outside_are_apart() -> None:
     counted = read_counts(_EVENTS.encode().splitlines(), "/tmp/a program", COSTS["cycles"])
-    assert counted.total == 1000 + 3 * 10 + 3 * 100 + (2 + 3) * 10
+    assert counted.total == 1000 + 1 + 30 + 2 * 40 + 3 * 100 + (2 + 3) * 10
     assert counted.own == {"main": 100 + 2 * 10, "f": 400}
-    assert counted.outside == {"main": 50 + 10}
+    assert counted.outside == {"main": 50 + 1 + 40}
     assert counted.calls == {("main", "f"): 7}
-    assert counted.inclusive == {"main": 120 + 60 + 400, "f": 400}
+    assert counted.inclusive == {"main": 120 + 91 + 400, "f": 400}
 
 
 _JUMPS = """events: Ir
@@ -101,9 +101,9 @@ jump=2 0x7000
 """
 
 
-def test_a_taken_branch_costs_two_cycles_of_its_function_and_one_that_falls_through_none() -> None:
+def test_a_taken_branch_costs_a_cycle_of_its_function_and_one_that_falls_through_none() -> None:
     counted = read_counts(_JUMPS.encode().splitlines(), "/tmp/a program", COSTS["cycles"])
     assert counted.events == {"Ir": 100, TAKEN: 37}
-    assert counted.total == 100 + 2 * 37
-    assert counted.own == {"main": 80 + 2 * 35}
+    assert counted.total == 100 + 37
+    assert counted.own == {"main": 80 + 35}
     assert read_counts(_JUMPS.encode().splitlines(), "/tmp/a program").own == {"main": 80}
