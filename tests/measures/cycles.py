@@ -36,12 +36,14 @@ from policybridge_train.corpus.bitcode import FrontEnd
 from policybridge_train.corpus.debian.apt import Apt
 from policybridge_train.corpus.parts import part_of
 from policybridge_train.farms.local import LocalFarm
+from policybridge_train.speed.asked import Asked
 from policybridge_train.speed.confirming import Times
 from policybridge_train.speed.making import Making
 from policybridge_train.speed.relinking import Relinking
 from policybridge_train.speed.running import RunCommand, Runner
-from policybridge_train.speed.search import Asked, SpeedSearch
+from policybridge_train.speed.search import SpeedSearch
 from policybridge_train.speed.timing import compare_programs
+from policybridge_train.speed.tuning import choose
 from policybridge_train.tuning.building import built, converted
 from policybridge_train.tuning.flips import Decided
 from tests.measures.cycles_inputs import make
@@ -223,6 +225,7 @@ class Bench:
     def _tuned(self, modules: Sequence[Module], making: Making) -> Measured:
         search = SpeedSearch(modules, making, Asked(self.budget, growth=1.0))
         search.run()
+        choose(search, making, self.pairs)
         best, before = search.best, search.before
         part, (first, *others) = part_of(self.name).value, INPUTS
         own = dict.fromkeys(INPUTS, Compared(1.0, Times(1.0, 1.0, 1.0, self.pairs, 0.0)))

@@ -7,10 +7,11 @@ from typing import cast
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.processes.process import Running
+from policybridge_train.speed.asked import Asked
 from policybridge_train.speed.making import Making
 from policybridge_train.speed.moves import FIRST
 from policybridge_train.speed.running import Ran
-from policybridge_train.speed.search import Asked, SpeedSearch
+from policybridge_train.speed.search import SpeedSearch
 from policybridge_train.tasks.callgrind import Counted
 from policybridge_train.tuning.flips import Decided
 from tests.training.tuning.autotuning import compile_result

@@ -1,7 +1,7 @@
 """The search for a faster program: each step compiles the modules that cost much, links the program and runs it."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from time import monotonic
 from typing import Final
@@ -9,7 +9,9 @@ from typing import Final
 from policybridge_core.errors import PolicyBridgeError, PreconditionError
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import CompileResult
+from policybridge_train.speed.asked import Asked
 from policybridge_train.speed.calls import FlipGains, Move
+from policybridge_train.speed.choosing import Timing, fastest
 from policybridge_train.speed.costs import owned, shares
 from policybridge_train.speed.keeping import Kept
 from policybridge_train.speed.making import Making, Whole, repeated
@@ -30,28 +32,6 @@ _CLOSING: Final = 2
 """The last runs of a budget, for that."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The user's options of a search.
-
-    Attributes:
-        budget: compiles of each module.
-        growth: percent by which the text may grow.
-        inline: whether decisions about calls are tried.
-        passes: whether choices of passes are.
-        spared: patterns of functions that stay as they are.
-        until: when to end, by `time.monotonic`.
-
-    """
-
-    budget: int
-    growth: float
-    inline: bool = True
-    passes: bool = True
-    spared: Collection[str] = ()
-    until: float | None = None
-
-
 class SpeedSearch:
     """Finds decisions for one program.
 
@@ -63,7 +43,8 @@ class SpeedSearch:
 
     Attributes:
         before: the program by LLVM's own decisions.
-        best: the fastest that was found; ``before`` until there is one.
+        best: the one with the fewest cycles so far, and at last the fastest; ``before`` if no other is better.
+        found: those that were the best, in the order of the search.
         hot: the functions that cost much, and their shares of the cycles.
         own: the share of the cycles that functions of the modules cost by themselves.
         runs: programs that were run under callgrind.
@@ -79,6 +60,7 @@ class SpeedSearch:
         self._asked = asked
         self._kept = kept
         self.failures: list[str] = []
+        self.found: list[Whole] = []
         made = making.compiled([(module, Decided()) for module in modules])
         results = {module.name: result for module, (result, _) in zip(modules, made, strict=True)}
         objects = {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
@@ -133,6 +115,16 @@ class SpeedSearch:
                 since += 1
         if not self._is_checked and self.spent < self._asked.budget:
             self._check()
+
+    def choose(self, timing: Timing) -> None:
+        """Make the fastest of the programs found the best one.
+
+        Raises:
+            PreconditionError: they cannot be timed.
+
+        """
+        if self.found:
+            self.best = fastest(self.found, timing)
 
     @property
     def _is_late(self) -> bool:
@@ -241,6 +233,7 @@ class SpeedSearch:
         self._room.left = self._most_text - whole.text
         if whole.cycles < self.best.cycles:
             self.best = whole
+            self.found.append(whole)
             if self._kept:
                 self._kept.write({part.module.name: whole.decided[part.module.name] for part in self._parts})
 

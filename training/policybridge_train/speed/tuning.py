@@ -16,12 +16,13 @@ from policybridge_train.compiling.limits import Limits
 from policybridge_train.corpus.description import Corpus
 from policybridge_train.corpus.notes import BuildCommand
 from policybridge_train.processes.process import Running
+from policybridge_train.speed.asked import Asked
 from policybridge_train.speed.confirming import LEAST_PAIRS, Times
 from policybridge_train.speed.keeping import Kept
 from policybridge_train.speed.making import Making
 from policybridge_train.speed.relinking import Relinking
 from policybridge_train.speed.running import RunCommand, Runner, check_run
-from policybridge_train.speed.search import Asked, SpeedSearch
+from policybridge_train.speed.search import SpeedSearch
 from policybridge_train.speed.telling import Pair, Speed, Spent
 from policybridge_train.speed.timing import compare_programs
 from policybridge_train.tuning.applying import Ending
@@ -107,6 +108,7 @@ class SpeedTuning:
             making = Making(self.compiler, relinking, runner, self.jobs, self.running, objects, limits)
             search = SpeedSearch(modules, making, asked, kept)
             search.run()
+            choose(search, making, arguments.pairs)
             time = _confirmed(search, making, arguments.pairs)
         stored = time is not None and not time.is_slower
         if stored:
@@ -132,6 +134,17 @@ class SpeedTuning:
         for module, each in found:
             self.keeper.put(module, each)
         self.keeper.write()
+
+
+def choose(search: SpeedSearch, making: Making, pairs: int) -> None:
+    """Choose among the programs of a search by their time, in half of the pairs for each.
+
+    Raises:
+        PreconditionError: they cannot be timed.
+
+    """
+    half = max(LEAST_PAIRS, pairs // 2)
+    search.choose(lambda one, other: compare_programs(making, one, other, half))
 
 
 def _confirmed(search: SpeedSearch, making: Making, pairs: int) -> Times | None:
