@@ -28,6 +28,7 @@ _PLACES: Final = {
     "linked": ("linked", "link_time, link_tuned and rust: folder of builds"),
     "built": ("programs", "programs_policy: folder of builds"),
     "cycles": ("cycles", "cycles: folder of builds"),
+    "profiled": ("profiled", "profiled: folder of builds"),
     "targets": ("targets", "targets: folder of corpora"),
     "wall": ("wall", "here: folder of sources"),
     "cache": ("bench", "speed: folder for other servers"),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from policybridge_core.errors import PreconditionError
 from policybridge_train.speed.choosing import Timing, fastest
 from policybridge_train.speed.confirming import Times
 from policybridge_train.speed.making import Whole
@@ -44,3 +45,15 @@ def test_the_only_program_of_a_search_is_chosen_without_a_run() -> None:
     programs = _programs(1)
     assert fastest(programs, _taking({}, timed)) is programs[0]
     assert not timed
+
+
+def test_a_program_that_does_not_work_is_not_chosen() -> None:
+    programs = _programs(3)
+    taking = _taking({"1": 0.9}, [])
+
+    def timing(before: Mapping[str, Path], after: Mapping[str, Path]) -> Times:
+        if after["m"].stem == "0":
+            raise PreconditionError("--run prints something else")
+        return taking(before, after)
+
+    assert fastest(programs, timing) is programs[1]

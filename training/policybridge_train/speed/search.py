@@ -117,12 +117,7 @@ class SpeedSearch:
             self._check()
 
     def choose(self, timing: Timing) -> None:
-        """Make the fastest of the programs found the best one.
-
-        Raises:
-            PreconditionError: they cannot be timed.
-
-        """
+        """Make the fastest of the programs found the best one."""
         if self.found:
             self.best = fastest(self.found, timing)
 

@@ -137,12 +137,7 @@ class SpeedTuning:
 
 
 def choose(search: SpeedSearch, making: Making, pairs: int) -> None:
-    """Choose among the programs of a search by their time, in half of the pairs for each.
-
-    Raises:
-        PreconditionError: they cannot be timed.
-
-    """
+    """Choose among the programs of a search by their time, in half of the pairs for each."""
     half = max(LEAST_PAIRS, pairs // 2)
     search.choose(lambda one, other: compare_programs(making, one, other, half))
 

@@ -13,7 +13,7 @@ from policybridge_docs.results.parts.built import (
     programs_policy,
     rust,
 )
-from policybridge_docs.results.parts.faster import cycles
+from policybridge_docs.results.parts.faster import cycles, profiled
 from policybridge_docs.results.parts.here import decisions, here
 from policybridge_docs.results.parts.running import Made
 from policybridge_docs.results.parts.scored import chosen, passes, scores, sqlite, tuned
@@ -45,4 +45,5 @@ PARTS: Final[Mapping[str, Callable[[Namespace], Made]]] = {
     "decisions": decisions,
     "targets": targets,
     "cycles": cycles,
+    "profiled": profiled,
 }

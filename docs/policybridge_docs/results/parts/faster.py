@@ -3,6 +3,7 @@
 import json
 import subprocess
 from argparse import Namespace
+from pathlib import Path
 
 from policybridge_bench.processes import module
 from policybridge_docs.results.figures import Figure
@@ -17,8 +18,17 @@ def cycles(options: Namespace) -> Made:
 
     What an earlier call has measured in ``--cycles`` is not measured again.
     """
-    command = ["tests.measures.cycles", "--budget", "64", "--levels"]
-    there = module(*command, "--plugins", options.plugins, "--work", options.cycles)
+    return _tuned(options, options.cycles, "--levels")
+
+
+def profiled(options: Namespace) -> Made:
+    """Do so at -O3 with a profile of the search's input, in ``--profiled``."""
+    return _tuned(options, options.profiled, "--profile")
+
+
+def _tuned(options: Namespace, work: Path, mode: str) -> Made:
+    command = ["tests.measures.cycles", "--budget", "64", mode]
+    there = module(*command, "--plugins", options.plugins, "--work", work)
     told = json.loads(subprocess.run(there, stdout=subprocess.PIPE, check=True).stdout)
     packages, signs = told["packages"], told["signs"]
     held = {name: its["tuned"]["held"] for name, its in packages.items()}
