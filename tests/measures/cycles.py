@@ -158,7 +158,7 @@ class Bench:
         measured = self._read(file)
         if measured is None:
             flags = f"-O3 -fprofile-use={self._profile()}" if self.profiled else "-O2"
-            with self._making(flags) as (modules, making):
+            with self.making(flags) as (modules, making):
                 measured = self._tuned(modules, making)
             self._write(file, measured)
         if lacking := [level for level in levels if level not in measured.levels]:
@@ -201,7 +201,7 @@ class Bench:
         return profile
 
     @contextmanager
-    def _making(self, flags: str) -> Iterator[tuple[Sequence[Module], Making]]:
+    def making(self, flags: str) -> Iterator[tuple[Sequence[Module], Making]]:
         """Build; give the program's modules, and what makes and runs programs of them on the first input."""
         self._prepare(flags)
         with chdir(self._build):
@@ -242,10 +242,10 @@ class Bench:
         """Compare the programs of levels with that of -O2, on each input."""
         versions = dict[str, Mapping[str, Path]]()
         for level in levels:
-            with self._making(level) as (modules, making):
-                versions[level] = _objects(modules, making)
-        with self._making("-O2") as (modules, making):
-            before = _objects(modules, making)
+            with self.making(level) as (modules, making):
+                versions[level] = objects_of(modules, making)
+        with self.making("-O2") as (modules, making):
+            before = objects_of(modules, making)
             found = [self._compared(making, number, before, versions) for number in range(len(INPUTS))]
         return {level: {name: each[level] for name, each in zip(INPUTS, found, strict=True)} for level in levels}
 
@@ -274,7 +274,7 @@ class Bench:
             subprocess.run(["bash", "-ec", command], stdout=out, stderr=out, check=True)
 
 
-def _objects(modules: Sequence[Module], making: Making) -> dict[str, Path]:
+def objects_of(modules: Sequence[Module], making: Making) -> dict[str, Path]:
     """Compile modules by LLVM's own decisions; give their objects by name."""
     made = making.compiled([(module, Decided()) for module in modules])
     return {module.name: path for module, (_, path) in zip(modules, made, strict=True)}
