@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from policybridge_core.errors import PreconditionError
 from policybridge_train.compiling.module import Module
 from policybridge_train.compiling.result import NUMBERS, CompileResult, Site
 from policybridge_train.processes.process import Running
@@ -54,17 +55,23 @@ def _site(key: str, *, inline: bool) -> Site:
 class _Chosen(_Made):
     """Makes programs in which the first choices make a function faster, one slower, and one that is not run larger."""
 
+    saved: Mapping[str, int] = _SAVED
+    breaking = ""
+    """The function with which they make no program."""
+
     def compiled(self, modules: Sequence[tuple[Module, Decided]]) -> list[tuple[CompileResult, Path]]:
         ((_, decided),) = modules
-        chosen = sorted(name for name in _SAVED if FIRST.split(" & ")[0] in decided.passes.get(name, ()))
-        sizes = {name: _BYTES + 32 * (name == "cold" and name in chosen) for name in [*_SAVED, "hot"]}
+        chosen = sorted(name for name in self.saved if FIRST.split(" & ")[0] in decided.passes.get(name, ()))
+        if self.breaking in chosen:
+            raise PreconditionError("it crashes")
+        sizes = {name: _BYTES + 32 * (name == "cold" and name in chosen) for name in [*self.saved, "hot"]}
         return [(compile_result(sum(sizes.values()), sizes, [], "m"), Path("-".join(chosen)))]
 
     def linked(self, objects: Mapping[str, Path], letter: str) -> tuple[Path, int]:
         return Path(letter, objects["m"]), 4 * _BYTES + 32 * ("cold" in objects["m"].name)
 
     def count(self, program: Path) -> tuple[Counted, Ran]:
-        tail = {name: 400 - saved * (name in program.name) for name, saved in _SAVED.items() if name != "cold"}
+        tail = {name: 400 - saved * (name in program.name) for name, saved in self.saved.items() if name != "cold"}
         own = {"hot": 100_000, **tail}
         return Counted(sum(own.values()), own, own, {}), Ran("the same", 1.0)
 
@@ -94,3 +101,15 @@ def test_no_function_tries_choices_of_passes_if_they_are_not_asked_for() -> None
     search = SpeedSearch([Module("m", Path())], cast("Making", _Chosen()), asked)
     search.run()
     assert search.best is search.before
+
+
+class _Breaking(_Chosen):
+    saved: Mapping[str, int] = {"able": 300, **_SAVED}
+    breaking = "large"
+
+
+def test_functions_keep_the_first_choices_if_those_of_another_one_make_no_program() -> None:
+    asked = Asked(budget=4, growth=10, inline=False)
+    search = SpeedSearch([Module("m", Path())], cast("Making", _Breaking()), asked)
+    search.run()
+    assert {name for name, its in search.best.decided["m"].passes.items() if its} == {"able"}

@@ -1,6 +1,6 @@
 """The search for a faster program: each step compiles the modules that cost much, links the program and runs it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from time import monotonic
@@ -24,6 +24,9 @@ from policybridge_train.tuning.search import Search
 
 _HOT: Final = 0.005
 """The share of the program's cycles from which on a function is worth a try."""
+
+_FIRST_TRIES: Final = 3
+"""Runs of the first moves, at most."""
 
 _CHECKED_EVERY: Final = 8
 """Runs after which the accepted moves are run alone."""
@@ -143,10 +146,14 @@ class SpeedSearch:
         return Seen.of(result, counted, self._owned[module])
 
     def _moves(self) -> dict[str, list[Move]]:
+        trying = self._trying
+        return self._limited(lambda part, taken: trying.moves(part, self.hot, self._spared(part), self._counted, taken))
+
+    def _limited(self, moves_of: Callable[[Part, set[str]], list[Move]]) -> dict[str, list[Move]]:
         found: dict[str, list[Move]] = {}
         left, taken = self._most, set[str]()
         for part in self._parts:
-            moves = self._trying.moves(part, self.hot, self._spared(part), self._counted, taken)[:left]
+            moves = moves_of(part, taken)[:left]
             left -= len(moves)
             if moves:
                 found[part.module.name] = moves
@@ -155,7 +162,8 @@ class SpeedSearch:
     def _spared(self, part: Part) -> set[str]:
         return {name for name in part.search.sizes if any(fnmatchcase(name, pattern) for pattern in self._asked.spared)}
 
-    def _try(self, moves: Mapping[str, list[Move]], rules: Rules) -> None:
+    def _try(self, moves: Mapping[str, list[Move]], rules: Rules) -> bool:
+        """Run a program of moves, and accept those that the rules do; ``False`` if it does not work."""
         decided = {
             part.module.name: turned(part.search.pinned(), moves.get(part.module.name, ())) for part in self._parts
         }
@@ -165,13 +173,14 @@ class SpeedSearch:
             if self._making.running.over:
                 raise
             self._fail(moves, str(error))
-            return
+            return False
         self._most = min(1 << 20, 2 * self._most)
         for part in self._parts:
             its = seen[part.module.name]
             changed = part.settle(moves.get(part.module.name, ()), its, rules) & part.owned.shared
             for other in self._parts if changed else ():
                 other.learn({name: its.costs[name] for name in changed})
+        return True
 
     def _fail(self, moves: Mapping[str, list[Move]], why: str) -> None:
         """Try fewer moves at a time until it is known which one makes a program that does not work."""
@@ -185,14 +194,15 @@ class SpeedSearch:
                 self.failures.append(f"{part.module.name}: {move.name}: {why}")
 
     def _begin(self) -> None:
-        """Try choices on all functions that are not hot: those keep them that become neither slower nor larger."""
-        taken = set[str]()
-        found = {
-            part.module.name: self._trying.first(part, self._spared(part) | self.hot.keys(), taken)
-            for part in self._parts
-        }
-        if moves := {name: its for name, its in found.items() if its}:
-            self._try(moves, replace(self._rules, gains=Gains(prior={FIRST: 0.0}), share=0.0))
+        """Try choices on all functions that are not hot: those keep them that become neither slower nor larger.
+
+        If the program does not work, half of them are tried, then a quarter.
+        """
+        rules, trying = replace(self._rules, gains=Gains(prior={FIRST: 0.0}), share=0.0), self._trying
+        for _ in range(_FIRST_TRIES):
+            moves = self._limited(lambda part, taken: trying.first(part, self._spared(part) | self.hot.keys(), taken))
+            if not moves or self._try(moves, rules) or self.spent >= self._asked.budget:
+                return
 
     def _go_on(self) -> bool:
         """Begin with the best of an earlier search, if there is one."""
