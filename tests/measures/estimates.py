@@ -13,7 +13,7 @@ import os
 import re
 import statistics
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -66,7 +66,7 @@ def _counted(bench: Bench, level: str, processor: str) -> Mapping[str, float]:
 
 def _by_address(making: Making, program: Path) -> Mapping[str, Mapping[int, int]]:
     """Read from the last run how often each instruction of the program ran, by function."""
-    found = defaultdict[str, dict[int, int]](dict)
+    found = defaultdict[str, Counter[int]](Counter)
     ours, call, function, own = False, False, "", os.path.realpath(program)
     with (making.runner.folder / "callgrind.out").open(errors="replace") as lines:
         for line in lines:
@@ -79,8 +79,7 @@ def _by_address(making: Making, program: Path) -> Mapping[str, Mapping[int, int]
                 call = True
             elif (place := _LINE.match(line)) and not call:
                 if ours:
-                    its = found[function]
-                    its[int(place[1], 16)] = its.get(int(place[1], 16), 0) + int(place[2])
+                    found[function][int(place[1], 16)] += int(place[2])
             else:
                 call = False
     return found

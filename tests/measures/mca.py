@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final
 
-HOT: Final = 0.985
+_HOT: Final = 0.985
 """The share of the instructions whose blocks are read, the hottest first."""
 
 _ROUNDS: Final = 50
@@ -41,9 +41,8 @@ class Block:
     @property
     def is_loop(self) -> bool:
         """Whether it jumps to itself."""
-        first, *_, last = [*self.code, *self.code]
-        found = _JUMP.match(self.code[last])
-        return found is not None and int(found[1], 16) == first
+        found = _JUMP.match(self.code[max(self.code)])
+        return found is not None and int(found[1], 16) == min(self.code)
 
 
 def cycles(counts: Mapping[str, Mapping[int, int]], program: Path, processor: str) -> float:
@@ -59,7 +58,7 @@ def cycles(counts: Mapping[str, Mapping[int, int]], program: Path, processor: st
     whole = sum(each.instructions for each in blocks)
     hot, seen = list[Block](), 0
     for block in blocks:
-        if seen > HOT * whole:
+        if seen > _HOT * whole:
             break
         hot.append(block)
         seen += block.instructions

@@ -10,7 +10,7 @@ class Asked:
 
     Attributes:
         budget: compiles of each module.
-        growth: percent by which the text may grow.
+        growth: the most growth of the text, in percent.
         inline: whether decisions about calls are tried.
         passes: whether choices of passes are.
         spared: patterns of functions that stay as they are.

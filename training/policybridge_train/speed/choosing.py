@@ -33,7 +33,7 @@ def fastest(found: Sequence[Whole], timing: Timing) -> Whole:
 
 def _factors(others: Sequence[Whole], last: Whole, timing: Timing) -> Iterator[tuple[float, Whole]]:
     for one in others:
-        # Under valgrind it printed the same; its processor has fewer instructions and shorter numbers.
+        # It printed the same under valgrind alone.
         with suppress(PreconditionError):
             yield timing(last.objects, one.objects).factor, one
 

@@ -201,7 +201,7 @@ class SpeedSearch:
         rules, trying = replace(self._rules, gains=Gains(prior={FIRST: 0.0}), share=0.0), self._trying
         for _ in range(_FIRST_TRIES):
             moves = self._limited(lambda part, taken: trying.first(part, self._spared(part) | self.hot.keys(), taken))
-            if not moves or self._try(moves, rules) or self.spent >= self._asked.budget:
+            if not moves or self._try(moves, rules) or self.spent >= self._asked.budget or self._is_late:
                 return
 
     def _go_on(self) -> bool:
